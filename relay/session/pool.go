@@ -1,0 +1,101 @@
+package session
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgeward/edgeward/relay/attempt"
+	"github.com/edgeward/edgeward/relay/pool"
+)
+
+// PoolSettings is what a pool asks of the engines, besides who its members are.
+type PoolSettings struct {
+	pool.Settings
+	Attempt attempt.Policy
+	// Idle ends a connection without a byte either way. Default: 1h; negative:
+	// never.
+	Idle time.Duration
+	// Linger ends a connection of which one side has finished and the other
+	// says nothing. Default: 60s; negative: never.
+	Linger time.Duration
+}
+
+// DefaultIdle and DefaultLinger are the timeouts of a pool that sets none.
+const (
+	DefaultIdle   = time.Hour
+	DefaultLinger = time.Minute
+)
+
+// Pool is the live side of one pool. Its choice is published by whoever keeps
+// the health snapshot; engines read it without a lock.
+type Pool struct {
+	PoolSettings
+	choice atomic.Pointer[Choice]
+	turn   atomic.Uint64
+
+	Open     atomic.Int64
+	Outages  atomic.Uint64 // visitors no member answered
+	Takeover *Histogram    // seconds from the first dial to the member that answered, where it was not the first
+	Traffic
+}
+
+// Choice is a view and the live gateways of its members, by index.
+type Choice struct {
+	View     pool.View
+	Gateways []*Gateway
+	load     func(int) int64
+}
+
+// NewPool returns a pool with nobody in it until Publish.
+func NewPool(s PoolSettings) *Pool {
+	p := &Pool{PoolSettings: s, Takeover: NewHistogram(.01, .05, .1, .2, .3, .5, 1, 1.5, 2, 5)}
+	p.Publish(&Choice{})
+	return p
+}
+
+// Publish makes c the choice for all connections from now on.
+func (p *Pool) Publish(c *Choice) {
+	c.load = func(i int) int64 { return c.Gateways[i].Open.Load() }
+	p.choice.Store(c)
+}
+
+// Choice returns the latest choice.
+func (p *Pool) Choice() *Choice { return p.choice.Load() }
+
+// Seat is one visitor's view of a pool: the choice as it was when the visitor
+// came, so that member numbers keep their meaning through all dials.
+type Seat struct {
+	Pool   *Pool
+	Choice *Choice
+	key    uint64
+	turn   uint64
+	now    int64
+}
+
+// Seat gives a visitor who came at now a seat.
+func (p *Pool) Seat(src netip.Addr, now int64) Seat {
+	return Seat{Pool: p, Choice: p.choice.Load(), key: pool.HashAddr(src), turn: p.turn.Add(1), now: now}
+}
+
+// Pick returns the next member to try. With hedge set, members known to be down
+// are left out.
+func (s *Seat) Pick(tried uint64, hedge bool) (int8, bool) {
+	q := pool.Query{Key: s.key, Turn: s.turn, Tried: tried, MaxTier: pool.TierDown, Now: Time(s.now), Load: s.Choice.load}
+	if hedge {
+		q.MaxTier = pool.TierUnknown
+	}
+	for {
+		i, ok := s.Choice.View.Pick(q)
+		if !ok {
+			return -1, false
+		}
+		if s.Choice.Gateways[i].Address() != nil {
+			return int8(i), true
+		}
+		q.Tried |= 1 << uint(i)
+	}
+}
+
+// Gateway returns the gateway of member i.
+func (s *Seat) Gateway(i int8) *Gateway { return s.Choice.Gateways[i] }
