@@ -73,6 +73,9 @@ func (m machine) failed(ev Event) {
 // starved gives up unless another dial is in the air: a second one would find
 // this machine just as short.
 func (m machine) starved(i int8) {
+	if m.s.Flights[i].Phase != Dialling {
+		return
+	}
 	m.drop(i)
 	if !m.dialling() {
 		m.acts.add(GiveUp, i, -1, None)

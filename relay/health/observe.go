@@ -133,8 +133,7 @@ func (s *State) eject(p Policy, now time.Time) {
 	if !p.blind(s.DownLevel) || p.Eject < 0 {
 		return
 	}
-	again := s.Ejects > 0 && !s.RecoveredAt.IsZero() && now.Sub(s.RecoveredAt) < relapse
-	if !again {
+	if s.RecoveredAt.IsZero() || now.Sub(s.RecoveredAt) >= relapse {
 		s.Ejects = 0
 	}
 	s.Ejects = min(s.Ejects+1, 32)

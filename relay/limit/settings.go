@@ -12,10 +12,10 @@ import (
 const (
 	DefaultPrefixV4 = 32
 	DefaultPrefixV6 = 64    // what one customer usually gets, RFC 6177
-	DefaultTable    = 65536 // about 6 MiB
+	DefaultTable    = 65536 // about 4 MiB
 )
 
-// maxTable keeps a typing error from taking all memory: 16 Mi sources, about 1.5 GiB.
+// maxTable keeps a typing error from taking all memory: 16 Mi sources, about 1 GiB.
 const maxTable = 1 << 24
 
 // maxRefill keeps times within 64 bits: how long a bucket may take to refill.
@@ -46,7 +46,7 @@ type Settings struct {
 	// PrefixV6 is how many leading bits make an IPv6 source. Default: 64.
 	// With more, one customer counts as many sources.
 	PrefixV6 int
-	// Table is how many sources are remembered. Default: 65536, about 6 MiB.
+	// Table is how many sources are remembered. Default: 65536, about 4 MiB.
 	// Choose it no smaller than Total.
 	Table int
 	// Allow lists sources that are never limited on their own; they still

@@ -1,7 +1,7 @@
 package limit
 
 import (
-	"maps"
+	"iter"
 	"slices"
 )
 
@@ -12,17 +12,27 @@ type entry struct {
 	refused    uint64
 	open       int32
 	prev, next int32 // in the list of idle entries; next also in that of free ones
-	detached   bool  // no longer found by its key; freed when its last connection ends
+	chain      int32 // next entry with the same hash
+	state      state
 }
 
-// sources is a slab of entries with a map over it. Entry 0 is the head of the
+type state uint8
+
+const (
+	unused   state = iota
+	known          // found by its key
+	detached       // no longer found by its key; freed when its last connection ends
+)
+
+// sources is a slab of entries with a hash index over it. Entry 0 is the head of the
 // idle list, a ring of entries without a connection: the most recently used is
 // behind the head, the one to evict before it.
 type sources struct {
 	slab    []entry
-	byKey   map[key]int32
+	index   index
 	free    int32 // first unused entry below len(slab), 0 for none
 	used    int   // entries in use, detached ones included
+	known   int   // entries found by their key
 	most    int   // how many may be in use
 	evicted uint64
 }
@@ -30,11 +40,18 @@ type sources struct {
 // init reserves the address space of a full slab; pages come as they are used.
 func (s *sources) init(most int) {
 	s.slab = make([]entry, 1, most+1)
-	s.byKey = make(map[key]int32)
+	s.index = newIndex(most)
 	s.most = most
 }
 
-func (s *sources) find(k key) int32 { return s.byKey[k] }
+// find returns the entry of a source, 0 if it is not known.
+func (s *sources) find(k key) int32 {
+	i := *s.index.head(k)
+	for i != 0 && s.slab[i].key != k {
+		i = s.slab[i].chain
+	}
+	return i
+}
 
 // insert makes an entry for a new source, or returns 0 if every entry has open
 // connections. The entry is in no list: the caller opens a connection on it.
@@ -49,9 +66,11 @@ func (s *sources) insert(k key) int32 {
 		i = int32(len(s.slab))
 		s.slab = append(s.slab, entry{})
 	}
-	s.slab[i] = entry{key: k, prev: i, next: i}
-	s.byKey[k] = i
+	head := s.index.head(k)
+	s.slab[i] = entry{key: k, prev: i, next: i, chain: *head, state: known}
+	*head = i
 	s.used++
+	s.known++
 	return i
 }
 
@@ -69,13 +88,36 @@ func (s *sources) evict() bool {
 
 // forget frees an entry that is in no list.
 func (s *sources) forget(i int32) {
-	e := &s.slab[i]
-	if !e.detached {
-		delete(s.byKey, e.key)
-	}
-	*e = entry{next: s.free}
+	s.hide(i)
+	s.slab[i] = entry{next: s.free}
 	s.free = i
 	s.used--
+}
+
+// hide makes an entry impossible to find by its key.
+func (s *sources) hide(i int32) {
+	e := &s.slab[i]
+	if e.state != known {
+		return
+	}
+	at := s.index.head(e.key)
+	for *at != i {
+		at = &s.slab[*at].chain
+	}
+	*at = e.chain
+	e.state = detached
+	s.known--
+}
+
+// all yields the known entries.
+func (s *sources) all() iter.Seq2[int32, *entry] {
+	return func(yield func(int32, *entry) bool) {
+		for i := range s.slab {
+			if e := &s.slab[i]; e.state == known && !yield(int32(i), e) {
+				return
+			}
+		}
+	}
 }
 
 // open counts a connection.
@@ -93,7 +135,7 @@ func (s *sources) close(i int32) {
 	e.open--
 	switch {
 	case e.open > 0:
-	case e.detached || s.used > s.most:
+	case e.state == detached || s.used > s.most:
 		s.forget(i)
 	default:
 		s.pushFront(i)
@@ -126,31 +168,31 @@ func (s *sources) pushFront(i int32) {
 
 // detach makes the chosen sources unknown. Leases on them stay valid.
 func (s *sources) detach(chosen func(key) bool) {
-	for k, i := range s.byKey {
-		if !chosen(k) {
-			continue
-		}
-		if s.slab[i].open == 0 {
+	for i, e := range s.all() {
+		switch {
+		case !chosen(e.key):
+		case e.open > 0:
+			s.hide(i)
+		default:
 			s.unlink(i)
 			s.forget(i)
-			continue
 		}
-		s.slab[i].detached = true
-		delete(s.byKey, k)
 	}
 }
 
 // resize changes how many entries may be in use. Leases know entries by their
 // index, so the slab never shrinks.
 func (s *sources) resize(most int) {
-	shrinks := most < s.most
+	if most == s.most {
+		return
+	}
 	s.most = most
 	for s.used > most && s.evict() {
 	}
 	s.slab = slices.Grow(s.slab, max(0, most+1-len(s.slab)))
-	if shrinks { // a map does not shrink by itself
-		byKey := make(map[key]int32, len(s.byKey))
-		maps.Copy(byKey, s.byKey)
-		s.byKey = byKey
+	s.index = newIndex(max(most, s.known))
+	for i, e := range s.all() {
+		head := s.index.head(e.key)
+		e.chain, *head = *head, i
 	}
 }

@@ -21,7 +21,7 @@ func (t *Table) Stats() Stats {
 	defer t.mu.Unlock()
 	s := Stats{
 		Open:      int(t.open),
-		Sources:   len(t.sources.byKey),
+		Sources:   t.sources.known,
 		Evictions: t.sources.evicted,
 		Untracked: t.untracked,
 		Refused:   make(map[Reason]uint64, len(reasons)),
@@ -59,10 +59,9 @@ func (t *Table) busy() []Source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []Source
-	for k, i := range t.sources.byKey {
-		e := &t.sources.slab[i]
+	for _, e := range t.sources.all() {
 		if e.open > 0 || e.refused > 0 {
-			all = append(all, Source{t.rules.prefix(k), int(e.open), e.refused})
+			all = append(all, Source{t.rules.prefix(e.key), int(e.open), e.refused})
 		}
 	}
 	return all

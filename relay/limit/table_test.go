@@ -54,8 +54,12 @@ func TestAcquire(t *testing.T) {
 		}},
 		{"total", limit.Settings{Total: 1}, []ask{{0, "192.0.2.1", limit.OK}, {0, "192.0.2.2", limit.TotalConns}}},
 		{"rate with burst", limit.Settings{Rate: 1, Burst: 2}, []ask{
-			{0, "192.0.2.1", limit.OK}, {0, "192.0.2.1", limit.OK}, {0, "192.0.2.1", limit.SourceRate},
-			{second - 1, "192.0.2.1", limit.SourceRate}, {second, "192.0.2.1", limit.OK}, {second, "192.0.2.1", limit.SourceRate},
+			{0, "192.0.2.1", limit.OK},
+			{0, "192.0.2.1", limit.OK},
+			{0, "192.0.2.1", limit.SourceRate},
+			{second - 1, "192.0.2.1", limit.SourceRate},
+			{second, "192.0.2.1", limit.OK},
+			{second, "192.0.2.1", limit.SourceRate},
 		}},
 		{"burst is two seconds' worth", limit.Settings{Rate: 1}, []ask{
 			{0, "192.0.2.1", limit.OK}, {0, "192.0.2.1", limit.OK}, {0, "192.0.2.1", limit.SourceRate},

@@ -129,7 +129,9 @@ func (l *Loop) settle(p *pair, why session.Reason) {
 	if p.route != nil {
 		p.route.Open.Add(-1)
 	}
-	p.lease.Release()
+	if p.done == nil { // else it is still the caller's
+		p.lease.Release()
+	}
 	ln := p.listener
 	ln.Open.Add(-1)
 	ln.Ended[why].Add(1)

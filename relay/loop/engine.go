@@ -149,7 +149,7 @@ func (e *Engine) Adopt(a Adoption) {
 
 func (l *Loop) adopt(a *Adoption) {
 	p := &pair{
-		listener: a.Listener, rules: a.Rules, source: a.Source, local: a.Local, done: a.Done,
+		listener: a.Listener, rules: a.Rules, source: a.Source, local: a.Local, done: a.Done, lease: a.Lease,
 		accepted: l.now, active: l.now, ends: noEnds, name: a.Hello.ServerName,
 	}
 	p.ends[visitor].fd = int32(a.FD)
@@ -170,24 +170,38 @@ func (l *Loop) adopt(a *Adoption) {
 	l.attempt(p, a.Route)
 }
 
-// CloseGateway ends the connections that g serves.
-func (e *Engine) CloseGateway(g *session.Gateway, why session.Reason) {
-	e.endWhere(func(p *pair) bool { return p.phase == inService && p.gateway == g }, why)
+// CloseGateway ends the connections that g serves for a pool, or for every pool
+// when its name is empty.
+func (e *Engine) CloseGateway(g *session.Gateway, pool string, why session.Reason) {
+	e.each(func(l *Loop, p *pair) {
+		if p.phase == inService && p.gateway == g && (pool == "" || pool == p.route.Pool.Name) {
+			l.end(p, why)
+		}
+	})
 }
 
-// CloseListener ends the connections that came in by ln.
-func (e *Engine) CloseListener(ln *session.Listener, why session.Reason) {
-	e.endWhere(func(p *pair) bool { return p.listener == ln }, why)
-}
-
-func (e *Engine) endWhere(match func(*pair) bool, why session.Reason) {
+// each calls f for every pair, on the pair's own loop, and waits.
+func (e *Engine) each(f func(*Loop, *pair)) {
+	var wg sync.WaitGroup
 	for _, l := range e.loops {
-		l.do(func() {
-			l.pairs(func(p *pair) {
-				if match(p) {
-					l.end(p, why)
-				}
-			})
-		})
+		wg.Add(1)
+		if !l.do(func() { defer wg.Done(); l.pairs(func(p *pair) { f(l, p) }) }) {
+			wg.Done()
+		}
 	}
+	wg.Wait()
+}
+
+// Connections returns up to most of the open connections, in no order.
+func (e *Engine) Connections(most int) []session.Record {
+	var mu sync.Mutex
+	var list []session.Record
+	e.each(func(l *Loop, p *pair) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(list) < most {
+			list = append(list, p.record(session.None, l.now))
+		}
+	})
+	return list
 }

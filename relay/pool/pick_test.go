@@ -53,6 +53,23 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
+// TestSlowStartOfAll: members that all pass their turns on are still tried
+// once each, whatever the dice say.
+func TestSlowStartOfAll(t *testing.T) {
+	a := back(time.Minute)
+	v := derive(settings(pool.RoundRobin, "a", "b", "c"), states{"a": a, "b": a, "c": a})
+	for turn := range uint64(100) {
+		q := pool.Query{Turn: turn, Now: noon}
+		for range 3 {
+			i, ok := v.Pick(q)
+			if !ok || q.Tried>>i&1 == 1 {
+				t.Fatalf("turn %d: picked %d, %t, with %b tried", turn, i, ok, q.Tried)
+			}
+			q.Tried |= 1 << i
+		}
+	}
+}
+
 // shares opens n connections that stay open and returns each member's part.
 func shares(v *pool.View, q pool.Query, n int) []float64 {
 	counts := make([]int64, len(v.Members))

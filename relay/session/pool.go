@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -31,13 +32,24 @@ const (
 // the health snapshot; engines read it without a lock.
 type Pool struct {
 	PoolSettings
+	*PoolStats
 	choice atomic.Pointer[Choice]
 	turn   atomic.Uint64
+}
 
-	Open     atomic.Int64
-	Outages  atomic.Uint64 // visitors no member answered
-	Takeover *Histogram    // seconds from the first dial to the member that answered, where it was not the first
+// PoolStats is what a pool of some name has done. It outlives config reloads.
+type PoolStats struct {
+	Open    atomic.Int64
+	Outages atomic.Uint64 // visitors no member answered
+	// Takeover is the time from accept to first byte of visitors whom not the
+	// first member dialled served, in seconds.
+	Takeover *Histogram
 	Traffic
+}
+
+// NewPoolStats returns counters at zero.
+func NewPoolStats() *PoolStats {
+	return &PoolStats{Takeover: NewHistogram(.01, .05, .1, .2, .3, .5, 1, 1.5, 2, 5)}
 }
 
 // Choice is a view and the live gateways of its members, by index.
@@ -47,9 +59,11 @@ type Choice struct {
 	load     func(int) int64
 }
 
-// NewPool returns a pool with nobody in it until Publish.
-func NewPool(s PoolSettings) *Pool {
-	p := &Pool{PoolSettings: s, Takeover: NewHistogram(.01, .05, .1, .2, .3, .5, 1, 1.5, 2, 5)}
+// NewPool returns a pool with nobody in it until Publish. It counts in stats.
+func NewPool(s PoolSettings, stats *PoolStats) *Pool {
+	s.Attempt = s.Attempt.WithDefaults()
+	s.Idle, s.Linger = cmp.Or(s.Idle, DefaultIdle), cmp.Or(s.Linger, DefaultLinger)
+	p := &Pool{PoolSettings: s, PoolStats: stats}
 	p.Publish(&Choice{})
 	return p
 }

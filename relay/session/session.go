@@ -31,6 +31,12 @@ const (
 type Route struct {
 	Name string
 	Pool *Pool
+	*RouteStats
+}
+
+// RouteStats is what a route of some name has carried. It outlives config
+// reloads.
+type RouteStats struct {
 	Open atomic.Int64
 	Traffic
 }
@@ -230,6 +236,9 @@ type Visitor struct {
 	Route    *Route
 	// Head is what has been read from it; the gateway gets it first.
 	Head []byte
+	// Lease is what limits hold for it. The engine releases it at the end of a
+	// connection that was served; until then it is the caller's.
+	Lease limit.Lease
 	// Hello says what Head holds. With Bytes 0 it is no ClientHello: a member
 	// serves as soon as it has connected, and the head is sent once only.
 	Hello hello.Info

@@ -6,6 +6,8 @@ import (
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/mholt/caddy-l4"
+
+	_ "github.com/edgeward/edgeward/caddymodule/edge"
 )
 
 func main() { caddycmd.Main() }

@@ -1,0 +1,381 @@
+package edge
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/dustin/go-humanize"
+)
+
+func init() {
+	httpcaddyfile.RegisterGlobalOption("edge", parseGlobal)
+}
+
+// parseGlobal reads the edge global option. Several blocks make one config.
+func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
+	app := new(App)
+	if before, ok := existing.(httpcaddyfile.App); ok {
+		kept, err := decode(before)
+		if err != nil {
+			return nil, err
+		}
+		app = kept
+	}
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "edge", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile sets up the relay from Caddyfile tokens. Syntax:
+//
+//	edge {
+//		gateway <name> {
+//			dial           <host:port>
+//			proxy_protocol v1|v2
+//			check          tcp | tls <name> | https <name>[/path] | off {
+//				interval|fast|timeout|stale <duration>
+//				fall|rise  <n>
+//				path       </path>
+//				host       <host>
+//				status     <code>...
+//				body       <text>
+//				roots      <file>
+//				insecure
+//			}
+//		}
+//		pool <name> {
+//			members       <gateway>[*<weight>]...
+//			policy        failover|round_robin|least_conn|ip_hash
+//			failback      <duration>|container|vm|hypervisor|nas|windows|slow
+//			slow_start    <duration>|off
+//			on_down       keep|close
+//			dial_timeout  <duration>
+//			hedge         <duration>|off
+//			first_byte    <duration>|off
+//			total_timeout <duration>
+//			idle          <duration>|off
+//			linger        <duration>|off
+//			outage {
+//				status       <code>
+//				body         <text>
+//				content_type <type>
+//				retry_after  <duration>|off
+//			}
+//		}
+//		listen <address>... {
+//			limit per_source <n> rate <n>/s total <n> total_rate <n>/s ...
+//			route <name>... pool <pool>
+//			route pool <pool>
+//			no_name pool <pool>
+//			unknown close|alert
+//			wildcard any|one
+//			hello [<size>] [<duration>]
+//			trusted_proxies <network>...
+//			udp_idle <duration>
+//			log off | every | sample <n>
+//		}
+//		drain <duration>
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	for d.Next() {
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		if err := a.options().parse(d); err != nil {
+			return err
+		}
+	}
+	return a.check(d)
+}
+
+// check finds what is wrong between the parts, while the lines are still known.
+func (a *App) check(d *caddyfile.Dispenser) error {
+	for _, l := range a.Listeners {
+		for _, r := range l.Routes {
+			if a.Pools[r.Pool] == nil {
+				return fmt.Errorf("%s: pool %s is not defined", r.where, r.Pool)
+			}
+		}
+	}
+	asIs := func(s string) (string, error) { return s, nil }
+	config, err := a.build(asIs)
+	if err != nil {
+		return d.WrapErr(err)
+	}
+	if hasPlaceholder(a) {
+		return nil // what they stand for is known only when the config loads
+	}
+	if _, err := config.Validate(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+func hasPlaceholder(a *App) bool {
+	for _, g := range a.Gateways {
+		if strings.Contains(g.Dial, "{") || g.Check != nil && strings.Contains(g.Check.ServerName, "{") {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *App) options() options {
+	return options{
+		"gateway": a.parseGateway,
+		"pool":    a.parsePool,
+		"listen":  a.parseListen,
+		"drain":   duration(&a.Drain),
+	}
+}
+
+func (a *App) parseGateway(d *caddyfile.Dispenser) error {
+	var name string
+	if !d.Args(&name) {
+		return d.Err("gateway needs a name")
+	}
+	if a.Gateways[name] != nil {
+		return d.Errf("gateway %s is there twice", name)
+	}
+	g := &Gateway{}
+	if err := (options{
+		"dial":           text(&g.Dial),
+		"proxy_protocol": word(&g.ProxyProtocol, "v1", "v2"),
+		"check":          g.parseCheck,
+	}).parse(d); err != nil {
+		return err
+	}
+	if g.Dial == "" {
+		return d.Errf("gateway %s has no dial", name)
+	}
+	if _, err := g.build(name, func(s string) (string, error) { return s, nil }); err != nil {
+		return d.Errf("gateway %s: %v", name, err)
+	}
+	if a.Gateways == nil {
+		a.Gateways = map[string]*Gateway{}
+	}
+	a.Gateways[name] = g
+	return nil
+}
+
+func (g *Gateway) parseCheck(d *caddyfile.Dispenser) error {
+	c := &Check{}
+	if !d.Args(&c.Kind) {
+		return d.Err("check needs a kind: tcp, tls, https or off")
+	}
+	args := d.RemainingArgs()
+	switch {
+	case c.Kind != "tcp" && c.Kind != "tls" && c.Kind != "https" && c.Kind != "off":
+		return d.Errf("check %q: want tcp, tls, https or off", c.Kind)
+	case (c.Kind == "tls" || c.Kind == "https") != (len(args) == 1) || len(args) > 1:
+		return d.Errf("check %s: want one name behind tls and https, none behind tcp and off", c.Kind)
+	case len(args) == 1:
+		name, path, found := strings.Cut(args[0], "/")
+		c.ServerName = name
+		if found {
+			c.Path = "/" + path
+		}
+	}
+	g.Check = c
+	return c.options().parse(d)
+}
+
+func (c *Check) options() options {
+	return options{
+		"interval": duration(&c.Interval), "fast": duration(&c.Fast), "timeout": duration(&c.Timeout),
+		"stale": duration(&c.Stale), "fall": number(&c.Fall), "rise": number(&c.Rise),
+		"path": text(&c.Path), "host": text(&c.Host), "body": text(&c.Body), "roots": text(&c.RootsFile),
+		"status": list(&c.Status), "insecure": flag(&c.Insecure),
+	}
+}
+
+func (a *App) parsePool(d *caddyfile.Dispenser) error {
+	var name string
+	if !d.Args(&name) {
+		return d.Err("pool needs a name")
+	}
+	if a.Pools[name] != nil {
+		return d.Errf("pool %s is there twice", name)
+	}
+	p := &Pool{}
+	if err := p.options().parse(d); err != nil {
+		return err
+	}
+	settings, err := p.build(name)
+	if err == nil {
+		err = settings.Validate()
+	}
+	if err != nil {
+		return d.Errf("pool %s: %v", name, err)
+	}
+	if a.Pools == nil {
+		a.Pools = map[string]*Pool{}
+	}
+	a.Pools[name] = p
+	return nil
+}
+
+func (p *Pool) options() options {
+	return options{
+		"members": p.parseMembers, "policy": text(&p.Policy), "failback": text(&p.Failback),
+		"slow_start": durationOrOff(&p.SlowStart), "on_down": word(&p.OnDown, "keep", "close"),
+		"dial_timeout": duration(&p.DialTimeout), "hedge": durationOrOff(&p.Hedge),
+		"first_byte": durationOrOff(&p.FirstByte), "total_timeout": duration(&p.TotalTimeout),
+		"idle": durationOrOff(&p.Idle), "linger": durationOrOff(&p.Linger), "outage": p.parseOutage,
+	}
+}
+
+func (p *Pool) parseMembers(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 {
+		return d.ArgErr()
+	}
+	for _, arg := range args {
+		name, weight, weighted := strings.Cut(arg, "*")
+		m := Member{Gateway: name}
+		if weighted {
+			n, err := strconv.Atoi(weight)
+			if err != nil || n < 1 {
+				return d.Errf("member %q: want a name, or name*weight with a weight of at least 1", arg)
+			}
+			m.Weight = n
+		}
+		p.Members = append(p.Members, m)
+	}
+	return nil
+}
+
+func (p *Pool) parseOutage(d *caddyfile.Dispenser) error {
+	p.Outage = &Outage{}
+	o := p.Outage
+	return (options{
+		"status": number(&o.Status), "body": text(&o.Body), "content_type": text(&o.ContentType),
+		"retry_after": durationOrOff(&o.RetryAfter),
+	}).parse(d)
+}
+
+func (a *App) parseListen(d *caddyfile.Dispenser) error {
+	l := &Listener{Listen: d.RemainingArgs()}
+	if len(l.Listen) == 0 {
+		return d.Err("listen needs an address")
+	}
+	if err := l.options().parse(d); err != nil {
+		return err
+	}
+	if _, err := l.build(func(s string) (string, error) { return s, nil }); err != nil {
+		return d.Errf("listen %s: %v", strings.Join(l.Listen, " "), err)
+	}
+	a.Listeners = append(a.Listeners, l)
+	return nil
+}
+
+func (l *Listener) options() options {
+	return options{
+		"limit": l.parseLimit, "route": l.parseRoute, "no_name": l.parseNoName,
+		"unknown": word(&l.Unknown, "close", "alert"), "wildcard": word(&l.Wildcard, "any", "one"),
+		"hello": l.parseHello, "trusted_proxies": list(&l.TrustedProxies),
+		"udp_idle": duration(&l.UDPIdle), "log": l.parseLog,
+	}
+}
+
+func (l *Listener) parseLimit(d *caddyfile.Dispenser) error {
+	if l.Limit == nil {
+		l.Limit = &Limit{}
+	}
+	return l.Limit.parse(d)
+}
+
+// parse reads the limits, on one line or in a block.
+func (lim *Limit) parse(d *caddyfile.Dispenser) error {
+	o := options{
+		"per_source": number(&lim.PerSource), "rate": rate(&lim.Rate), "burst": number(&lim.Burst),
+		"total": number(&lim.Total), "total_rate": rate(&lim.TotalRate), "total_burst": number(&lim.TotalBurst),
+		"prefix_v4": number(&lim.PrefixV4), "prefix_v6": number(&lim.PrefixV6), "table": number(&lim.Table),
+		"allow": list(&lim.Allow), "deny": list(&lim.Deny),
+	}
+	for d.NextArg() {
+		if err := o.one(d); err != nil {
+			return err
+		}
+	}
+	return o.parse(d)
+}
+
+func (l *Listener) parseRoute(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if n := len(args); n < 2 || args[n-2] != "pool" {
+		return d.Err("want: route <name>... pool <pool>")
+	}
+	n := len(args)
+	l.Routes = append(l.Routes, Route{Names: args[:n-2], Pool: args[n-1], where: position(d)})
+	return nil
+}
+
+func (l *Listener) parseNoName(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) != 2 || args[0] != "pool" {
+		return d.Err("want: no_name pool <pool>")
+	}
+	l.Routes = append(l.Routes, Route{NoName: true, Pool: args[1], where: position(d)})
+	return nil
+}
+
+func position(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
+
+func (l *Listener) parseHello(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 || len(args) > 2 {
+		return d.Err("want: hello [<size>] [<duration>]")
+	}
+	for _, arg := range args {
+		if t, err := caddy.ParseDuration(arg); err == nil && t > 0 {
+			l.HelloTimeout = caddy.Duration(t)
+			continue
+		}
+		size, err := humanize.ParseBytes(arg)
+		if err != nil || size == 0 || size > 1<<20 {
+			return d.Errf("hello %q: want a size up to 1MiB or a duration", arg)
+		}
+		l.HelloMaxBytes = int(size)
+	}
+	return nil
+}
+
+func (l *Listener) parseLog(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	switch {
+	case len(args) == 1 && args[0] == "off":
+		l.LogEvery = -1
+	case len(args) == 1 && args[0] == "every":
+		l.LogEvery = 1
+	case len(args) == 2 && args[0] == "sample":
+		n, err := strconv.Atoi(args[1])
+		if err != nil || n < 1 {
+			return d.Errf("log sample %q: want n, to log one connection in n", args[1])
+		}
+		l.LogEvery = n
+	default:
+		return d.Err("want: log off, log every, or log sample <n>")
+	}
+	return nil
+}
+
+func decodeDuration(d *caddyfile.Dispenser, s string) (caddy.Duration, error) {
+	t, err := caddy.ParseDuration(s)
+	if err != nil {
+		return 0, d.Errf("%q: want a duration like 30s", s)
+	}
+	if t < 0 {
+		return 0, d.Errf("%q: want a duration that is not negative", s)
+	}
+	return caddy.Duration(t), nil
+}
+
+const never = caddy.Duration(-time.Second)

@@ -1,0 +1,257 @@
+package edge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "edge",
+		Usage: "<command>",
+		Short: "Shows and steers the relay: gateways, pools, connections",
+		Long: `
+Talks to the admin API of the relay that runs on this machine, or at --address.
+
+Every command prints a table, or with --json what the admin API answered.
+The exit code is 0 if all is well, 1 if the command failed, and for
+"edge status" 2 if a pool has no member that serves.`,
+		CobraFunc: func(root *cobra.Command) {
+			c := &client{}
+			root.PersistentFlags().StringVar(&c.address, "address", "", "address of the admin API (default: localhost:2019, or the one in --config)")
+			root.PersistentFlags().StringVarP(&c.config, "config", "c", "", "config file to find the admin address in")
+			root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON")
+			root.AddCommand(c.commands()...)
+		},
+	})
+}
+
+// client is the command line's way to the admin API.
+type client struct {
+	address string
+	config  string
+	json    bool
+}
+
+func (c *client) commands() []*cobra.Command {
+	show := func(use, short string, run func(*cobra.Command) error) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, SilenceUsage: true,
+			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) }}
+	}
+	act := func(action, kind, short string) *cobra.Command {
+		return &cobra.Command{Use: action + " <" + kind + ">", Short: short, Args: cobra.ExactArgs(1), SilenceUsage: true,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.act(cmd, kind, args[0], action) }}
+	}
+	return []*cobra.Command{
+		show("status", "Who serves what, and why", c.status),
+		show("gateways", "Health of each gateway", c.gateways),
+		show("pools", "Roles in each pool, with reasons", c.pools),
+		show("connections", "Open connections, and how others ended", c.connections),
+		show("limits", "What limits hold, and the busiest sources", c.limits),
+		act("drain", "gateway", "No new connections to a gateway; open ones go on"),
+		act("undrain", "gateway", "Let health decide about a gateway again"),
+		act("disable", "gateway", "No new connections to a gateway, and close the open ones"),
+		act("ready", "gateway", "Let health decide about a gateway again"),
+		act("hold", "gateway", "Keep a gateway's role whatever its health"),
+		act("failover", "pool", "Send new visitors away from who serves a pool now"),
+		act("failback", "pool", "End all cooldowns of a pool now"),
+	}
+}
+
+// call asks the admin API and decodes the answer into v. With --json it prints
+// the answer instead and returns errPrinted.
+func (c *client) call(cmd *cobra.Command, method, path string, v any) error {
+	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, "")
+	if err != nil {
+		return fmt.Errorf("finding the admin API: %w", err)
+	}
+	resp, err := caddycmd.AdminAPIRequest(address, method, path, http.Header{}, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if c.json {
+		_, err := cmd.OutOrStdout().Write(body)
+		return errors.Join(err, errPrinted)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
+}
+
+var errPrinted = errors.New("printed")
+
+func quiet(err error) error {
+	if errors.Is(err, errPrinted) {
+		return nil
+	}
+	return err
+}
+
+func (c *client) status(cmd *cobra.Command) error {
+	var pools []poolReport
+	if err := c.call(cmd, http.MethodGet, "/edge/pools", &pools); err != nil {
+		return quiet(err)
+	}
+	t := newTable(cmd.OutOrStdout(), "POOL", "SERVED BY", "OPEN", "SERVED", "OUTAGES")
+	lost := false
+	for _, p := range pools {
+		by := strings.Join(p.Serving, " ")
+		if by == "" {
+			by, lost = "nobody", true
+		}
+		t.row(p.Name, by, p.Open, p.Served, p.Outages)
+	}
+	t.end()
+	if lost {
+		cmd.SilenceErrors = true
+		fmt.Fprintln(os.Stderr, "a pool has no member that serves: see \"edge pools\"")
+		os.Exit(2)
+	}
+	return nil
+}
+
+func (c *client) gateways(cmd *cobra.Command) error {
+	var list []gatewayReport
+	if err := c.call(cmd, http.MethodGet, "/edge/gateways", &list); err != nil {
+		return quiet(err)
+	}
+	t := newTable(cmd.OutOrStdout(), "GATEWAY", "ADDRESS", "PHASE", "SINCE", "OPERATOR", "OPEN", "CHECK", "REASON")
+	for _, g := range list {
+		check := "-"
+		if g.Check != nil {
+			check = fmt.Sprintf("%.1f ms", g.Check.Latency*1e3)
+			if !g.Check.OK {
+				check = g.Check.Detail
+			}
+		}
+		t.row(g.Name, g.Address, g.Phase, ago(g.Since), g.Operator, g.Open, check, g.Reason)
+	}
+	t.end()
+	return nil
+}
+
+func (c *client) pools(cmd *cobra.Command) error {
+	var list []poolReport
+	if err := c.call(cmd, http.MethodGet, "/edge/pools", &list); err != nil {
+		return quiet(err)
+	}
+	t := newTable(cmd.OutOrStdout(), "POOL", "POLICY", "GATEWAY", "ROLE", "WHY")
+	for _, p := range list {
+		for _, m := range p.Members {
+			t.row(p.Name, p.Policy, m.Gateway, m.Role, m.Reason)
+		}
+	}
+	t.end()
+	return nil
+}
+
+func (c *client) connections(cmd *cobra.Command) error {
+	var report connectionsReport
+	if err := c.call(cmd, http.MethodGet, "/edge/connections", &report); err != nil {
+		return quiet(err)
+	}
+	t := newTable(cmd.OutOrStdout(), "LISTENER", "OPEN", "ACCEPTED", "ENDED")
+	for _, l := range report.Listeners {
+		t.row(l.Listener, l.Open, l.Accepted, counts(l.Ended))
+	}
+	t.end()
+	if len(report.Connections) == 0 {
+		return nil
+	}
+	t = newTable(cmd.OutOrStdout(), "SOURCE", "SERVER NAME", "ROUTE", "GATEWAY", "SINCE", "UP", "DOWN")
+	for _, l := range report.Connections {
+		t.row(l.Source, fmt.Sprintf("%q", l.ServerName), l.Route, l.Gateway, ago(l.Since), l.BytesUp, l.BytesDown)
+	}
+	t.end()
+	return nil
+}
+
+func (c *client) limits(cmd *cobra.Command) error {
+	var list []limitsReport
+	if err := c.call(cmd, http.MethodGet, "/edge/limits", &list); err != nil {
+		return quiet(err)
+	}
+	t := newTable(cmd.OutOrStdout(), "LISTENER", "OPEN", "SOURCES", "REFUSED", "BUSIEST")
+	for _, l := range list {
+		refused := map[string]uint64{}
+		for why, n := range l.Refused {
+			refused[string(why)] = n
+		}
+		var top []string
+		for _, s := range l.Busiest[:min(len(l.Busiest), 3)] {
+			top = append(top, fmt.Sprintf("%s (%d)", s.Prefix, s.Open))
+		}
+		t.row(l.Listener, l.Open, l.Sources, counts(refused), strings.Join(top, " "))
+	}
+	t.end()
+	return nil
+}
+
+func (c *client) act(cmd *cobra.Command, kind, name, action string) error {
+	var answer json.RawMessage
+	path := fmt.Sprintf("/edge/%ss/%s/%s", kind, url.PathEscape(name), action)
+	if err := c.call(cmd, http.MethodPost, path, &answer); err != nil {
+		return quiet(err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", kind, name, action)
+	return nil
+}
+
+// table aligns columns.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(out io.Writer, columns ...any) table {
+	t := table{tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)}
+	t.row(columns...)
+	return t
+}
+
+func (t table) row(cells ...any) {
+	for i, c := range cells {
+		if i > 0 {
+			fmt.Fprint(t.w, "\t")
+		}
+		fmt.Fprint(t.w, c)
+	}
+	fmt.Fprintln(t.w)
+}
+
+func (t table) end() { _ = t.w.Flush() }
+
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return time.Since(t).Round(time.Second).String()
+}
+
+// counts prints what is not zero, by name.
+func counts(m map[string]uint64) string {
+	var parts []string
+	for _, name := range sortedKeys(m) {
+		if m[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", name, m[name]))
+		}
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, " ")
+}

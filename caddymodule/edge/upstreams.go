@@ -1,0 +1,258 @@
+package edge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/edgeward/edgeward/relay/attempt"
+	"github.com/edgeward/edgeward/relay/health"
+	"github.com/edgeward/edgeward/relay/pool"
+	"github.com/edgeward/edgeward/relay/session"
+)
+
+func init() {
+	caddy.RegisterModule(Upstreams{})
+	caddy.RegisterModule(OutageHandler{})
+}
+
+// Upstreams gives reverse_proxy the gateway of a pool that is to serve a request,
+// by the pool's policy and health. A retry gets the next member, so set
+// lb_retries to the number of members less one. ip_hash goes by the client's
+// address as Caddy knows it (trusted_proxies), not by the TCP peer.
+//
+// Use it inside edge_proxy, or behind edge_outage, so that an outage is answered
+// with the pool's page.
+type Upstreams struct {
+	// The pool, as the edge app defines it.
+	Pool string `json:"pool"`
+	// The port to dial in place of the gateway's own. Default: the gateway's.
+	Port int `json:"port,omitempty"`
+
+	broker *broker
+}
+
+// CaddyModule returns the Caddy module information.
+func (Upstreams) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.reverse_proxy.upstreams.edge_pool", New: func() caddy.Module { return new(Upstreams) }}
+}
+
+// Provision checks that the pool is there.
+func (u *Upstreams) Provision(ctx caddy.Context) (err error) {
+	if u.Port < 0 || u.Port > 65535 {
+		return fmt.Errorf("edge_pool: port %d: want 1 to 65535", u.Port)
+	}
+	u.broker, err = poolBroker(ctx, u.Pool)
+	return err
+}
+
+func poolBroker(ctx caddy.Context, name string) (*broker, error) {
+	app, err := appOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if app.Pools[name] == nil {
+		return nil, fmt.Errorf("pool %q is not defined in the edge app", name)
+	}
+	return app.broker, nil
+}
+
+// visit is one request's way through a pool.
+type visit struct {
+	seat  session.Seat
+	tried uint64
+	now   *session.Gateway // who has the request
+}
+
+func visitVar(pool string) string { return "edge.visit." + pool }
+
+// errOutage says that no member is left.
+var errOutage = errors.New("no member of the pool is alive")
+
+// GetUpstreams returns the one gateway that is to serve the request.
+func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, error) {
+	v, ok := caddyhttp.GetVar(r.Context(), visitVar(u.Pool)).(*visit)
+	if !ok {
+		live := livePool(u.broker, u.Pool)
+		if live == nil {
+			return nil, errOutage
+		}
+		v = &visit{seat: live.Seat(clientAddr(r), session.Now())}
+		caddyhttp.SetVar(r.Context(), visitVar(u.Pool), v)
+	}
+	v.leave()
+	i, ok := v.seat.Pick(v.tried, true)
+	if !ok {
+		return nil, errOutage
+	}
+	v.tried |= 1 << uint(i)
+	v.now = v.seat.Gateway(i)
+	v.now.Open.Add(1)
+	return []*reverseproxy.Upstream{{Dial: u.dial(v.now.Address())}}, nil
+}
+
+// leave takes the request off the gateway that had it.
+func (v *visit) leave() {
+	if v.now != nil {
+		v.now.Open.Add(-1)
+		v.now = nil
+	}
+}
+
+func (u *Upstreams) dial(a *session.Address) string {
+	switch {
+	case a.Path != "":
+		return "unix/" + a.Path
+	case u.Port != 0:
+		return net.JoinHostPort(a.Addr.Addr().String(), strconv.Itoa(u.Port))
+	}
+	return a.Addr.String()
+}
+
+// UnmarshalCaddyfile sets up the source from Caddyfile tokens. Syntax:
+//
+//	dynamic edge_pool <pool> [{
+//		port <port>
+//	}]
+func (u *Upstreams) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	for d.Next() {
+		if !d.Args(&u.Pool) {
+			return d.Err("edge_pool needs the name of a pool")
+		}
+		if err := (options{"port": number(&u.Port)}).parse(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func livePool(b *broker, name string) *session.Pool {
+	if r := b.relay(); r != nil {
+		return r.Pool(name)
+	}
+	return nil
+}
+
+func clientAddr(r *http.Request) netip.Addr {
+	text, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	if text == "" {
+		text, _, _ = net.SplitHostPort(r.RemoteAddr)
+	}
+	addr, _ := netip.ParseAddr(text)
+	return addr
+}
+
+// OutageHandler answers for a pool of which no member is alive: with the pool's
+// own page, never cached, and with Retry-After. Put it before a reverse_proxy
+// whose upstreams are the pool's; edge_proxy does that by itself.
+//
+// What an application answers, errors included, passes untouched.
+type OutageHandler struct {
+	// The pool, as the edge app defines it.
+	Pool string `json:"pool"`
+
+	broker *broker
+	outage Outage
+}
+
+// CaddyModule returns the Caddy module information.
+func (OutageHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.edge_outage", New: func() caddy.Module { return new(OutageHandler) }}
+}
+
+// Provision takes the pool's page.
+func (h *OutageHandler) Provision(ctx caddy.Context) (err error) {
+	if h.broker, err = poolBroker(ctx, h.Pool); err != nil {
+		return fmt.Errorf("edge_outage: %w", err)
+	}
+	app, err := appOf(ctx)
+	if err != nil {
+		return err
+	}
+	if page := app.Pools[h.Pool].Outage; page != nil {
+		h.outage = *page
+	}
+	return nil
+}
+
+// ServeHTTP passes the request on while a member may serve it.
+func (h *OutageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	live := livePool(h.broker, h.Pool)
+	if live == nil || !hope(live) {
+		return h.answer(w, live)
+	}
+	err := next.ServeHTTP(w, r)
+	v, _ := caddyhttp.GetVar(r.Context(), visitVar(h.Pool)).(*visit)
+	if v == nil {
+		return err
+	}
+	defer v.leave()
+	return h.judge(w, live, v, err)
+}
+
+// hope tells whether a member is not known to be down.
+func hope(p *session.Pool) bool {
+	view := &p.Choice().View
+	return view.Tier() <= pool.TierUnknown
+}
+
+// judge learns from how the request went, and answers when no member did.
+func (h *OutageHandler) judge(w http.ResponseWriter, live *session.Pool, v *visit, err error) error {
+	var failed reverseproxy.DialError
+	switch {
+	case err == nil:
+		if v.now != nil {
+			v.now.Good(health.Connect, session.Now())
+		}
+		return nil
+	case errors.As(err, &failed):
+		if v.now != nil {
+			v.now.Blame(attempt.Unreachable)
+		}
+		return h.answer(w, live)
+	case errors.Is(err, errOutage) || strings.Contains(err.Error(), "no upstreams available"):
+		return h.answer(w, live)
+	}
+	return err
+}
+
+func (h *OutageHandler) answer(w http.ResponseWriter, live *session.Pool) error {
+	if live != nil {
+		live.Outages.Add(1)
+	}
+	o := h.outage
+	body := cmp.Or(o.Body, "The service is not reachable right now. Please try again shortly.\n")
+	kind := "text/plain; charset=utf-8"
+	if strings.HasPrefix(strings.TrimSpace(body), "<") {
+		kind = "text/html; charset=utf-8"
+	}
+	head := w.Header()
+	head.Set("Content-Type", cmp.Or(o.ContentType, kind))
+	head.Set("Cache-Control", "no-store")
+	if after := cmp.Or(time.Duration(o.RetryAfter), 30*time.Second); after > 0 {
+		head.Set("Retry-After", strconv.Itoa(int(after.Seconds())))
+	}
+	w.WriteHeader(o.status())
+	_, err := w.Write([]byte(body))
+	return err
+}
+
+// Interface guards.
+var (
+	_ reverseproxy.UpstreamSource = (*Upstreams)(nil)
+	_ caddy.Provisioner           = (*Upstreams)(nil)
+	_ caddyfile.Unmarshaler       = (*Upstreams)(nil)
+	_ caddyhttp.MiddlewareHandler = (*OutageHandler)(nil)
+	_ caddy.Provisioner           = (*OutageHandler)(nil)
+)
