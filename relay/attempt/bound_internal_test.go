@@ -44,25 +44,30 @@ func (w *walk) from(s State, now int64, ev Event) {
 	if n := len(acts.All()); n > w.most {
 		w.most, w.longest = n, acts.All()
 	}
-	key := next
-	key.since(-now)
-	if w.seen[key] {
+	next.rebase(now)
+	if w.seen[next] {
 		return
 	}
-	w.seen[key] = true
-	for _, later := range []int64{0, int64(step), 4 * int64(step), 9 * int64(step)} {
+	w.seen[next] = true
+	for _, later := range []int64{0, int64(step), 4 * int64(step)} {
 		for kind := Connected; kind <= Tick; kind++ {
 			for i := range int8(8) {
-				w.from(next, now+later, Event{Kind: kind, Flight: i & 1, Firm: i&2 != 0, Pinned: i&4 != 0})
+				w.from(next, later, Event{Kind: kind, Flight: i & 1, Firm: i&2 != 0, Pinned: i&4 != 0})
 			}
 		}
 	}
 }
 
-// since moves all times of s.
-func (s *State) since(d int64) {
-	s.started += d
+// rebase makes now the time 0. What is older than every limit is as good as any
+// other such age.
+func (s *State) rebase(now int64) {
+	const oldest = -10 * int64(step)
+	s.started = max(s.started-now, oldest)
 	for i := range s.Flights {
-		s.Flights[i].since += d
+		if f := &s.Flights[i]; f.Phase == Idle || f.Phase == Established {
+			f.since = 0
+		} else {
+			f.since = max(f.since-now, oldest)
+		}
 	}
 }

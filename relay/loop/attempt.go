@@ -50,16 +50,19 @@ func (l *Loop) step(p *pair, ev attempt.Event) {
 
 func (l *Loop) wakeAttempt(p *pair) {
 	t := p.trial
-	at, ok := attempt.Wake(t.policy, t.state)
-	if !ok {
-		at = l.now + int64(p.route.Pool.Idle)
+	switch at, ok := attempt.Wake(t.policy, t.state); {
+	case ok:
+		l.wheel.set(p, at)
+	case p.route.Pool.Idle > 0: // a member has the hello and nobody else is left
+		l.wheel.set(p, l.now+int64(p.route.Pool.Idle))
+	default:
+		l.wheel.clear(p)
 	}
-	l.wheel.set(p, at)
 }
 
 func (l *Loop) tickAttempt(p *pair) {
 	if _, ok := attempt.Wake(p.trial.policy, p.trial.state); !ok {
-		l.end(p, session.Idle) // a member that has the hello and never answered
+		l.end(p, session.Idle)
 		return
 	}
 	l.step(p, attempt.Event{Kind: attempt.Tick})

@@ -184,7 +184,11 @@ func (l *Loop) orphan(p *pair, which int, member int8) {
 		return
 	}
 	g.Orphans.Add(1)
-	l.wheel.set(o, l.now+int64(p.trial.policy.Dial))
+	wait := p.trial.policy.Dial
+	if wait <= 0 {
+		wait = time.Second
+	}
+	l.wheel.set(o, l.now+int64(wait))
 }
 
 func (l *Loop) onOrphan(o *pair) {

@@ -64,7 +64,7 @@ func newLoop(log *slog.Logger) (*Loop, error) {
 	return l, nil
 }
 
-// Do runs f on the loop's goroutine, soon. It returns false when the loop has
+// do runs f on the loop's goroutine, soon. It returns false when the loop has
 // stopped.
 func (l *Loop) do(f func()) bool {
 	l.mu.Lock()
@@ -100,6 +100,8 @@ func (l *Loop) run() {
 		l.serveReady()
 		l.recycle()
 	}
+	l.runCommands() // what was asked before the stop was known
+	l.endAll()
 }
 
 func (l *Loop) dispatch(ev *unix.EpollEvent) {
@@ -173,7 +175,7 @@ func (l *Loop) serveReady() {
 	}
 }
 
-// adopt gives p a slot, so that events can find it.
+// seat gives p a slot, so that events can find it.
 func (l *Loop) seat(p *pair) {
 	if n := len(l.free); n > 0 {
 		p.slot = l.free[n-1]
@@ -220,14 +222,17 @@ func (l *Loop) pairs(f func(*pair)) {
 	}
 }
 
-// stop ends everything the loop still holds. It runs on the loop.
-func (l *Loop) stop() {
-	l.pairs(func(p *pair) { l.end(p, session.Stopped) })
+func (l *Loop) endAll() {
 	for i := range l.slots {
 		if p := l.slots[i].pair; p != nil {
 			l.end(p, session.Stopped)
 		}
 	}
+}
+
+// stop ends everything the loop still holds. It runs on the loop.
+func (l *Loop) stop() {
+	l.endAll()
 	l.mu.Lock()
 	l.stopped = true
 	l.mu.Unlock()

@@ -44,6 +44,9 @@ func Parse(b []byte) (h Header, n int, err error) {
 	case err != nil || n == 0:
 		return h, 0, err
 	}
+	if unspecified(b) {
+		return h, n, nil
+	}
 	parsed, err := proxyproto.Read(bufio.NewReader(bytes.NewReader(b[:n])))
 	if err != nil {
 		return h, 0, fmt.Errorf("reading PROXY header: %w", err)
@@ -52,6 +55,12 @@ func Parse(b []byte) (h Header, n int, err error) {
 		h.Source, h.Destination = unmap(src), unmap(dst)
 	}
 	return h, n, nil
+}
+
+// unspecified tells whether a complete header is of version 2, proxied, of no
+// family: the receiver takes the connection as it is (section 2.2, AF_UNSPEC).
+func unspecified(b []byte) bool {
+	return b[0] == signatureV2[0] && b[12] == 0x21 && b[13] == 0
 }
 
 func unmap(a *net.TCPAddr) netip.AddrPort {

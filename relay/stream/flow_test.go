@@ -242,12 +242,12 @@ func TestProxyHeaders(t *testing.T) {
 			}
 			home := <-far
 			mustRead(t, home, string(proxyproto.Append(nil, version, src, dst))+string(head))
+			if top := r.ln.Limits.Top(1); len(top) != 1 || !top[0].Prefix.Contains(src.Addr()) {
+				t.Errorf("limits count %v", top)
+			}
 			home.Close()
 			if rec := r.ended(session.Outage); rec.Source != src {
 				t.Errorf("record %+v", rec)
-			}
-			if top := r.ln.Limits.Top(1); len(top) != 1 || !top[0].Prefix.Contains(src.Addr()) {
-				t.Errorf("limits count %v", top)
 			}
 		})
 	}
