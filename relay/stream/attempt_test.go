@@ -2,8 +2,6 @@ package stream_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -249,16 +247,13 @@ func TestSilentOnly(t *testing.T) {
 	})
 }
 
-// TestVisitorLeaves while members are tried.
+// TestVisitorLeaves while a member has the hello.
 func TestVisitorLeaves(t *testing.T) {
-	r := newRig(t, setup{}, loopback(t, func(c *net.TCPConn) { silent(c) }))
-	c := r.welcomeTCP()
-	mustWrite(t, c, clientHello("example.com"))
-	for r.gateways[0].GoodAt(health.Connect) == 0 {
-		if _, err := c.Read(nil); err != nil && !errors.Is(err, io.EOF) {
-			t.Fatal(err)
-		}
-	}
+	far := make(chan *net.TCPConn, 1)
+	r := newRig(t, setup{}, heldTCP(t, far))
+	c, head := r.welcomeTCP(), clientHello("example.com")
+	mustWrite(t, c, head)
+	mustRead(t, <-far, string(head))
 	c.SetLinger(0)
 	c.Close()
 	r.ended(session.ClientReset)

@@ -64,7 +64,7 @@ func (v *visit) run(work func() session.Reason, keep bool) session.Outcome {
 		defer v.engine.leave(v)
 		why = v.contained(work)
 	}
-	if !keep || why != session.Outage {
+	if !keep || why != session.Outage || !v.letGo() {
 		v.end(why, nil)
 		why = v.reason()
 	}
@@ -110,6 +110,18 @@ func (v *visit) end(why session.Reason, abort net.Conn) {
 	if home != nil {
 		_ = home.Close()
 	}
+}
+
+// letGo makes the connection another handler's: nothing here closes it any
+// more. It returns false when that has happened already.
+func (v *visit) letGo() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.why != session.None {
+		return false
+	}
+	v.why = session.Outage
+	return true
 }
 
 func (v *visit) reason() session.Reason {

@@ -1,0 +1,97 @@
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// pair is a relay in front of two gateways in a pool.
+type pair struct {
+	*relay
+	visitor
+	nuc, nas *gateway
+}
+
+// home is the Caddyfile of a pair; the arguments are the two addresses, more of
+// the pool, the address to listen on and more of the listener.
+const home = `
+	edge {
+		gateway nuc {
+			dial %s
+		}
+		gateway nas {
+			dial %s
+		}
+		pool home {
+			members nuc nas
+			failback 1s
+			%s
+		}
+		listen %s {
+			route example.test *.example.test pool home
+			%s
+		}
+	}`
+
+// newPair starts one, with more lines for the pool and the listener.
+func newPair(t *testing.T, pool, listen string) *pair {
+	t.Helper()
+	p := &pair{relay: newRelay(t), visitor: visitor{addr: freeAddr(t, "127.0.0.1")}}
+	p.nuc, p.nas = newGateway(t, "nuc"), newGateway(t, "nas")
+	p.write(p.global(pool, listen), "")
+	p.run()
+	p.awaitPhase("nuc", "alive", 10*time.Second)
+	p.awaitPhase("nas", "alive", 10*time.Second)
+	return p
+}
+
+func (p *pair) global(pool, listen string) string {
+	return fmt.Sprintf(home, p.nuc.addr, p.nas.addr, pool, p.addr, listen)
+}
+
+// TestDeadMember is the promise that nobody sees a gateway die: not one visitor
+// who comes after it fails, and the way to the other gateway is short.
+func TestDeadMember(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault func(*gateway)
+		slack time.Duration // the most a visitor may take, with a wide margin for slow machines
+		down  bool          // the relay takes the gateway down for it
+	}{
+		{"killed", (*gateway).kill, time.Second, true},
+		{"refuses", (*gateway).refuse, time.Second, true},
+		{"blackholed", (*gateway).blackhole, time.Second, true},
+		{"silent", func(g *gateway) { g.be(silent) }, 2500 * time.Millisecond, true},
+		{"resets", func(g *gateway) { g.be(resets) }, time.Second, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPair(t, "", "")
+			crowd := p.send(t, 2000, 500)
+			crowd.await(t, 500)
+			died := time.Now()
+			c.fault(p.nuc)
+			down := time.Duration(0)
+			if c.down {
+				p.awaitPhase("nuc", "down", 4*time.Second)
+				down = time.Since(died)
+			}
+			all := crowd.end(false)
+			before, after := all.before(died), all.since(died)
+			after.noneFailed(t)
+			if cut := len(before.failed()); cut > everyoneAtOnce {
+				t.Errorf("%d visitors who came before were cut: there were at most %d", cut, everyoneAtOnce)
+			}
+			added := after.at(.99) - before.at(.5)
+			t.Logf("before: %d visitors, %s (%d cut while served)", len(before), before.latency(), len(before.failed()))
+			t.Logf("after:  %d visitors, %s, by %v; p99 added %s; down after %s",
+				len(after), after.latency(), after.by(), added.Round(time.Millisecond), down.Round(time.Millisecond))
+			if worst := after.at(1); worst > c.slack {
+				t.Errorf("a visitor took %s: want at most %s", worst, c.slack)
+			}
+			if n := p.pool("home").Outages; n > 0 {
+				t.Errorf("%d outages counted while a gateway was well", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// binary is the edge-relay under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "edge")
+	if err == nil {
+		binary, err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building edge-relay:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func build(dir string) (string, error) {
+	if ready := os.Getenv("EDGE_BIN_DIR"); ready != "" {
+		return filepath.Abs(filepath.Join(ready, "edge-relay"))
+	}
+	out := filepath.Join(dir, "edge-relay")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", out, "./xcaddy/relay")
+	cmd.Dir, cmd.Stderr = "..", os.Stderr
+	return out, cmd.Run()
+}
+
+// missing skips the test for want of something on this machine. Where CI=true
+// nothing may be missing.
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("CI lacks "+format, args...)
+	}
+	t.Skipf("this machine lacks "+format, args...)
+}
+
+// tool returns the path of a program, or skips.
+func tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing(t, "%s: %v", name, err)
+	}
+	return path
+}
+
+// eventually waits until ok says yes, and fails the test after limit.
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	if !within(t.Context(), limit, ok) {
+		t.Fatalf("not within %s: %s", limit, what)
+	}
+}
+
+// within asks ok every few milliseconds until it says yes or limit has passed.
+func within(ctx context.Context, limit time.Duration, ok func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ok()
+		}
+	}
+	return true
+}
+
+// pause lets traffic run for a while: the time itself is what is tested.
+func pause(t testing.TB, d time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+	}
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
