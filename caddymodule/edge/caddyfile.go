@@ -81,7 +81,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //			udp_idle <duration>
 //			log off | every | sample <n>
 //		}
-//		drain <duration>
+//		drain <duration>|off
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.Next() {
@@ -132,7 +132,7 @@ func (a *App) options() options {
 		"gateway": a.parseGateway,
 		"pool":    a.parsePool,
 		"listen":  a.parseListen,
-		"drain":   duration(&a.Drain),
+		"drain":   durationOrOff(&a.Drain),
 	}
 }
 
@@ -209,11 +209,11 @@ func (a *App) parsePool(d *caddyfile.Dispenser) error {
 		return err
 	}
 	settings, err := p.build(name)
-	if err == nil {
-		err = settings.Validate()
-	}
 	if err != nil {
 		return d.Errf("pool %s: %v", name, err)
+	}
+	if err := settings.Validate(); err != nil {
+		return d.WrapErr(err)
 	}
 	if a.Pools == nil {
 		a.Pools = map[string]*Pool{}
@@ -367,13 +367,11 @@ func (l *Listener) parseLog(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func decodeDuration(d *caddyfile.Dispenser, s string) (caddy.Duration, error) {
+// decodeDuration takes no zero: in JSON that means the default.
+func decodeDuration(d *caddyfile.Dispenser, name, s string) (caddy.Duration, error) {
 	t, err := caddy.ParseDuration(s)
-	if err != nil {
-		return 0, d.Errf("%q: want a duration like 30s", s)
-	}
-	if t < 0 {
-		return 0, d.Errf("%q: want a duration that is not negative", s)
+	if err != nil || t <= 0 {
+		return 0, d.Errf("%s %q: want a duration like 30s", name, s)
 	}
 	return caddy.Duration(t), nil
 }

@@ -101,17 +101,19 @@ func rate(to *float64) func(*caddyfile.Dispenser) error {
 
 func duration(to *caddy.Duration) func(*caddyfile.Dispenser) error {
 	return func(d *caddyfile.Dispenser) (err error) {
+		name := d.Val()
 		var s string
 		if !d.Args(&s) {
 			return d.ArgErr()
 		}
-		*to, err = decodeDuration(d, s)
+		*to, err = decodeDuration(d, name, s)
 		return err
 	}
 }
 
 func durationOrOff(to *caddy.Duration) func(*caddyfile.Dispenser) error {
 	return func(d *caddyfile.Dispenser) (err error) {
+		name := d.Val()
 		var s string
 		if !d.Args(&s) {
 			return d.ArgErr()
@@ -120,7 +122,7 @@ func durationOrOff(to *caddy.Duration) func(*caddyfile.Dispenser) error {
 			*to = never
 			return nil
 		}
-		*to, err = decodeDuration(d, s)
+		*to, err = decodeDuration(d, name, s)
 		return err
 	}
 }

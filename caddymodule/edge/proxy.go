@@ -29,6 +29,7 @@ func init() {
 // It stands for edge_outage and a reverse_proxy with dynamic edge_pool, which may
 // be written out where more is to be changed.
 func parseProxy(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	h.Next() // the directive itself, where a segment begins
 	segment := h.NextSegment()
 	if len(segment) < 2 || segment[1].Text == "{" {
 		return nil, h.Err("edge_proxy needs the name of a pool")

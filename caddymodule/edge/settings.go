@@ -234,6 +234,9 @@ func (a *App) build(expand expander) (*relay.Config, error) {
 		c.Monitor.Pools = append(c.Monitor.Pools, p)
 	}
 	for _, l := range a.Listeners {
+		if l == nil {
+			return nil, fmt.Errorf("a listener is empty")
+		}
 		list, err := l.build(expand)
 		if err != nil {
 			return nil, fmt.Errorf("listen %s: %w", strings.Join(l.Listen, " "), err)
@@ -310,6 +313,9 @@ func (p *Pool) build(name string) (s session.PoolSettings, err error) {
 		return s, fmt.Errorf("it is empty")
 	}
 	s.Name = name
+	if p.Outage != nil && p.Outage.Status != 0 && (p.Outage.Status < 200 || p.Outage.Status > 599) {
+		return s, fmt.Errorf("outage status %d: want 200 to 599", p.Outage.Status)
+	}
 	for _, m := range p.Members {
 		s.Members = append(s.Members, pool.Member{Gateway: m.Gateway, Weight: m.Weight})
 	}
@@ -360,10 +366,17 @@ func (l *Listener) build(expand expander) ([]relay.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	nameless := 0
 	for _, r := range l.Routes {
+		if r.NoName {
+			nameless++
+		}
 		base.Routes = append(base.Routes, relay.Route{
 			Name: r.name(l), Pool: r.Pool, Names: r.Names, Depth: depth, NoName: r.NoName, Where: r.where,
 		})
+	}
+	if nameless > 1 {
+		return nil, fmt.Errorf("no_name is there twice")
 	}
 	if len(l.Listen) == 0 {
 		return nil, fmt.Errorf("no address to listen on")
@@ -448,6 +461,9 @@ func bindTo(l *relay.Listener, text string, expand expander) error {
 	}
 	if na.PortRangeSize() > 1 {
 		return fmt.Errorf("%s: a port range is not possible", text)
+	}
+	if strings.HasPrefix(na.Network, "udp") && slices.ContainsFunc(l.Routes, func(r relay.Route) bool { return len(r.Names) > 0 || r.NoName }) {
+		return fmt.Errorf("UDP has no server names: want one route, without names")
 	}
 	l.Key, l.Name = na.String(), text
 	switch {

@@ -15,6 +15,7 @@ import (
 type door struct {
 	fd       int32
 	slot     int32
+	turn     uint64 // the loop's turn in which it last had a visitor
 	listener *session.Listener
 }
 
@@ -42,8 +43,15 @@ func (l *Loop) closeDoor(d *door) {
 	l.dead = append(l.dead, &pair{slot: d.slot})
 }
 
+// acceptSome takes one visitor, or several where they come turn after turn: a
+// lone one does not pay for the call that says there is nobody behind him.
 func (l *Loop) acceptSome(d *door) {
-	for range acceptBatch {
+	batch := 1
+	if d.turn+1 == l.turn {
+		batch = acceptBatch
+	}
+	d.turn = l.turn
+	for range batch {
 		fd, src, e := accept(d.fd)
 		switch e {
 		case 0:

@@ -116,9 +116,12 @@ func (l *Loop) dial(p *pair, which int, member int8) {
 	case ours(e):
 		l.step(p, attempt.Event{Kind: attempt.Starved, Flight: flight})
 	default:
-		l.step(p, attempt.Event{Kind: attempt.Failed, Flight: flight, Firm: e == unix.ECONNREFUSED})
+		l.step(p, attempt.Event{Kind: attempt.Failed, Flight: flight, Firm: refusal(e)})
 	}
 }
+
+// refusal tells whether the other side has said no.
+func refusal(e errno) bool { return e == unix.ECONNREFUSED || e == unix.ECONNRESET }
 
 // ours tells whether a dial failed for want of something on this machine, which
 // is no fault of the gateway.
@@ -162,10 +165,13 @@ func (l *Loop) onFlight(p *pair, flight int8, events uint32) {
 	which := int(flight) + flight0
 	switch p.trial.state.Flights[flight].Phase {
 	case attempt.Dialling:
-		if e := socketError(p.ends[which].fd); e != 0 {
-			l.step(p, attempt.Event{Kind: attempt.Failed, Flight: flight, Firm: e == unix.ECONNREFUSED || e == unix.ECONNRESET})
-		} else if events&unix.EPOLLOUT != 0 {
-			l.step(p, attempt.Event{Kind: attempt.Connected, Flight: flight, Pinned: p.trial.pinned})
+		const failed = unix.EPOLLERR | unix.EPOLLHUP
+		if events&failed == 0 {
+			if events&unix.EPOLLOUT != 0 {
+				l.step(p, attempt.Event{Kind: attempt.Connected, Flight: flight, Pinned: p.trial.pinned})
+			}
+		} else if e := socketError(p.ends[which].fd); e != 0 {
+			l.step(p, attempt.Event{Kind: attempt.Failed, Flight: flight, Firm: refusal(e)})
 		}
 	case attempt.Sent:
 		l.onAnswer(p, which)

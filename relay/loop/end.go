@@ -193,10 +193,13 @@ func (l *Loop) orphan(p *pair, which int, member int8) {
 
 func (l *Loop) onOrphan(o *pair) {
 	o.gateway.Orphans.Add(-1)
-	if e := socketError(o.ends[flight0].fd); e != 0 {
-		o.gateway.Blame(attempt.Refused)
-	} else {
+	switch e := socketError(o.ends[flight0].fd); {
+	case e == 0:
 		o.gateway.Good(health.Connect, l.now)
+	case refusal(e):
+		o.gateway.Blame(attempt.Refused)
+	case !ours(e):
+		o.gateway.Blame(attempt.Unreachable)
 	}
 	l.end(o, session.None)
 }

@@ -178,7 +178,7 @@ func (l *Loop) fill(p *pair, f *flow, d int, src *end) int {
 	n, e := splice(src.fd, f.pipe.w, f.pipe.size)
 	switch {
 	case e == again: // the pipe is empty, so it is the source that has nothing
-		src.readable, f.full = false, 0
+		src.readable = false
 		l.unpipe(f)
 		return -1
 	case e != 0:
@@ -187,6 +187,9 @@ func (l *Loop) fill(p *pair, f *flow, d int, src *end) int {
 	case n == 0:
 		l.sourceDone(p, f, d, src)
 		return 0
+	}
+	if n < readSize {
+		f.full = 0 // no longer a stream: one read is cheaper
 	}
 	f.piped += int32(n)
 	f.bytes += uint64(n)
@@ -222,6 +225,7 @@ func (l *Loop) sourceDone(p *pair, f *flow, d int, src *end) {
 // the close that follows says it.
 func (l *Loop) finish(p *pair, f *flow, dst *end) {
 	f.closed = true
+	p.active = l.now // the linger timeout counts from here
 	if !p.flow[0].closed || !p.flow[1].closed {
 		shutdownWrite(dst.fd)
 		l.rearm(p)

@@ -20,6 +20,7 @@ type Loop struct {
 	ep, wake int32
 	log      *slog.Logger
 	now      int64
+	turn     uint64 // counts rounds of run
 
 	slots   []slot
 	free    []int32
@@ -93,6 +94,7 @@ func (l *Loop) run() {
 		}
 		n := epollWait(l.ep, events, wait)
 		l.now = session.Now()
+		l.turn++
 		for i := range n {
 			l.dispatch(&events[i])
 		}
