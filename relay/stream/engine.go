@@ -80,13 +80,17 @@ func (e *Engine) Serve(conn net.Conn, v session.Visitor) session.Outcome {
 	s.plain = v.Hello.Bytes == 0
 	s.pinned = s.plain || len(v.Head) > v.Hello.Bytes
 	v.Listener.Open.Add(1)
-	return s.run(func() session.Reason {
+	out := s.run(func() session.Reason {
 		_ = conn.SetDeadline(time.Time{})
 		if v.Hello.Bytes > 0 {
 			s.noteHello(&v.Hello)
 		}
 		return s.serve(v.Route)
 	}, true)
+	if out.Served {
+		v.Lease.Release()
+	}
+	return out
 }
 
 // Welcome takes a connection that has just been accepted all the way: limits,

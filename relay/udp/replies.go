@@ -14,14 +14,12 @@ import (
 // other error may pass: it only pauses.
 func (f *flow) replies(g *session.Gateway, route *session.Route, conn net.Conn) {
 	defer f.server.contain()
-	d := newDatagram(largest)
-	defer d.free()
+	reply := func(b []byte) { f.reply(g, route, b) }
 	for pause := time.Duration(0); ; {
-		n, err := conn.Read(d.data)
+		err := receive(conn, reply)
 		switch {
 		case err == nil:
 			pause = 0
-			f.reply(g, route, d.data[:n])
 		case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe):
 			return
 		case isRefused(err):
@@ -36,6 +34,17 @@ func (f *flow) replies(g *session.Gateway, route *session.Route, conn net.Conn) 
 			pause = min(max(2*pause, firstPause), lastPause)
 		}
 	}
+}
+
+// receiveInto is receive for what is no socket of the system.
+func receiveInto(conn net.Conn, take func([]byte)) error {
+	d := newDatagram(largest)
+	defer d.free()
+	n, err := conn.Read(d.data)
+	if err == nil {
+		take(d.data[:n])
+	}
+	return err
 }
 
 func (f *flow) reply(g *session.Gateway, route *session.Route, b []byte) {

@@ -44,7 +44,7 @@ type Config struct {
 	Idle time.Duration
 	// How many flows there may be. A new one beyond takes the place of the one
 	// that has been idle for longest, if that is for more than a second, and is
-	// refused otherwise. A flow takes up to 70 KiB. Default: 4096.
+	// refused otherwise. Default: 4096.
 	MaxFlows int
 	// How many flows one client address may have, or one /64 of IPv6.
 	// Default: 256.
