@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/mholt/caddy-l4/layer4"
 	"go.uber.org/zap"
 
+	"github.com/edgeward/edgeward/relay"
 	"github.com/edgeward/edgeward/relay/hello"
 	"github.com/edgeward/edgeward/relay/limit"
 	"github.com/edgeward/edgeward/relay/session"
@@ -33,8 +35,9 @@ type LimitHandler struct {
 	Name string `json:"name,omitempty"`
 	Limit
 
-	table *limit.Table
-	log   *zap.Logger
+	table  *limit.Table
+	broker *broker
+	log    *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -61,7 +64,8 @@ func (h *LimitHandler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.table, err = app.broker.limitTable(name, settings)
+	h.broker = app.broker
+	h.table, err = h.broker.limitTable(name, settings)
 	return err
 }
 
@@ -73,6 +77,9 @@ const leaseVar = "edge.lease"
 func (h *LimitHandler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	lease, why := h.table.Acquire(remote(cx).Addr(), session.Now())
 	if why != limit.OK {
+		if r := h.broker.relay(); r != nil {
+			r.Listener(layer4Name).Refused(why)
+		}
 		if c := h.log.Check(zap.InfoLevel, "connection refused"); c != nil {
 			c.Write(zap.String("remote", cx.RemoteAddr().String()), zap.String("reason", string(why)),
 				zap.String("setting", "edge_limit"))
@@ -119,8 +126,29 @@ type PoolHandler struct {
 	Pool string `json:"pool"`
 
 	broker *broker
-	route  *session.Route
 	rules  *session.Rules
+	way    atomic.Pointer[way]
+}
+
+// way is where the handler's connections go while the pool is the same.
+type way struct {
+	pool     *session.Pool
+	listener *session.Listener
+	route    *session.Route
+}
+
+// layer4Name stands for all layer4 servers in the relay's counters: it does not
+// see their addresses.
+const layer4Name = "layer4"
+
+func (h *PoolHandler) wayTo(r *relay.Relay, p *session.Pool) *way {
+	if w := h.way.Load(); w != nil && w.pool == p {
+		return w
+	}
+	name := layer4Name + " " + h.Pool
+	w := &way{p, r.Listener(layer4Name), &session.Route{Name: name, Pool: p, RouteStats: r.RouteStats(name)}}
+	h.way.Store(w)
+	return w
 }
 
 // CaddyModule returns the Caddy module information.
@@ -156,10 +184,10 @@ func (h *PoolHandler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 		return errors.New("edge_pool: UDP needs a listener of the edge app: listen udp/...")
 	}
 	head, conn := unread(cx)
+	w := h.wayTo(r, p)
 	v := session.Visitor{
-		Source: remote(cx), Local: addrPort(cx.LocalAddr()), Listener: r.Listener("layer4"), Rules: h.rules,
-		Route: &session.Route{Name: "layer4 " + h.Pool, Pool: p, RouteStats: r.RouteStats("layer4 " + h.Pool)},
-		Head:  head, Hello: headHello(cx, head),
+		Source: remote(cx), Local: addrPort(cx.LocalAddr()), Listener: w.listener, Rules: h.rules, Route: w.route,
+		Head: head, Hello: headHello(cx, head),
 	}
 	held, _ := cx.GetVar(leaseVar).(*limit.Lease)
 	if held != nil {

@@ -466,6 +466,9 @@ func bindTo(l *relay.Listener, text string, expand expander) error {
 		return fmt.Errorf("UDP has no server names: want one route, without names")
 	}
 	l.Key, l.Name = na.String(), text
+	if strings.HasPrefix(na.Network, "udp") && !(len(l.Routes) == 1 && len(l.Routes[0].Names) == 0 && !l.Routes[0].NoName) {
+		return fmt.Errorf("%s: UDP has no server names: want a single route without names", text)
+	}
 	switch {
 	case na.Network == "tcp" || na.Network == "tcp4" || na.Network == "tcp6":
 		address := net.JoinHostPort(na.Host, fmt.Sprint(na.StartPort))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -26,6 +27,10 @@ func init() {
 // Once the first bytes show a TLS handshake it waits for the whole ClientHello,
 // up to the layer4 server's matching timeout, so that routes behind it are never
 // judged by half a ClientHello.
+//
+// It sets the placeholders {l4.edge.server_name}, {l4.edge.alpn} (the protocols
+// offered, with commas between) and {l4.edge.ech} (whether the ClientHello has an
+// encrypted one inside).
 type MatchSNI struct {
 	// The names: "example.com", "*.example.com", or "*" for any name.
 	Names []string `json:"names,omitempty"`
@@ -132,7 +137,18 @@ func helloOf(cx *layer4.Connection, most int) (hello.Info, error) {
 		info, err = gather(cx, &parser, first)
 	}
 	cx.SetVar(helloVar, &readHello{info, err})
+	if err == nil {
+		expose(cx, &info)
+	}
 	return info, err
+}
+
+// expose sets the placeholders.
+func expose(cx *layer4.Connection, info *hello.Info) {
+	repl := cx.Replacer()
+	repl.Set("l4.edge.server_name", info.ServerName)
+	repl.Set("l4.edge.alpn", strings.Join(info.Protocols, ","))
+	repl.Set("l4.edge.ech", info.ECH)
 }
 
 // gather reads the rest of a ClientHello. layer4 has no way to give bytes back to

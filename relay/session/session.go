@@ -149,6 +149,12 @@ func (l *Listener) AdmitSource(lease *limit.Lease, src netip.Addr, now int64) Re
 	return limitReasons[l.Limits.AddSource(lease, src, now)]
 }
 
+// Refused counts a connection that limits outside this listener refused.
+func (l *Listener) Refused(why limit.Reason) {
+	l.Accepted.Add(1)
+	l.Ended[limitReasons[why]].Add(1)
+}
+
 // NoteHello counts a complete ClientHello.
 func (l *Listener) NoteHello(info *hello.Info) {
 	l.HelloBytes.Observe(float64(info.Bytes))
