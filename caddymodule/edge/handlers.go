@@ -127,7 +127,7 @@ type PoolHandler struct {
 
 	broker *broker
 	rules  *session.Rules
-	way    atomic.Pointer[way]
+	way    *atomic.Pointer[way]
 }
 
 // way is where the handler's connections go while the pool is the same.
@@ -167,6 +167,7 @@ func (h *PoolHandler) Provision(ctx caddy.Context) error {
 	}
 	h.broker = app.broker
 	h.rules = &session.Rules{}
+	h.way = new(atomic.Pointer[way])
 	return nil
 }
 
