@@ -33,13 +33,28 @@ func BindTCP(network, address string) (Socket, error) {
 	lc.SetMultipathTCP(false) // bare TCP: splice and half-close behave as documented
 	lc.KeepAlive = -1         // the engine tunes its sockets itself
 	ln, err := lc.Listen(background, network, address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return Socket{}, fmt.Errorf("%w: another app of this config or another process holds the port", err)
-	}
 	if err != nil {
-		return Socket{}, err
+		return Socket{}, held(err)
 	}
 	return Socket{Stream: ln}, nil
+}
+
+// BindUDP opens a UDP socket that no other socket may share.
+func BindUDP(network, address string) (Socket, error) {
+	var lc net.ListenConfig
+	conn, err := lc.ListenPacket(background, network, address)
+	if err != nil {
+		return Socket{}, held(err)
+	}
+	return Socket{Packet: conn}, nil
+}
+
+// held says what to look for when a port is taken.
+func held(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: another app of this config or another process holds the port", err)
+	}
+	return err
 }
 
 // listener is a live address.

@@ -473,13 +473,16 @@ func bindTo(l *relay.Listener, text string, expand expander) error {
 	case na.Network == "tcp" || na.Network == "tcp4" || na.Network == "tcp6":
 		address := net.JoinHostPort(na.Host, fmt.Sprint(na.StartPort))
 		l.Bind = func() (relay.Socket, error) { return relay.BindTCP(na.Network, address) }
+	case strings.HasPrefix(na.Network, "udp"):
+		address := net.JoinHostPort(na.Host, fmt.Sprint(na.StartPort))
+		l.Bind = func() (relay.Socket, error) { return relay.BindUDP(na.Network, address) }
 	default:
 		l.Bind = func() (relay.Socket, error) { return bindOther(na) }
 	}
 	return nil
 }
 
-// bindOther lets Caddy open UDP, unix and passed sockets.
+// bindOther lets Caddy open unix and passed sockets.
 func bindOther(na caddy.NetworkAddress) (s relay.Socket, err error) {
 	opened, err := na.Listen(context.Background(), 0, net.ListenConfig{})
 	if err != nil {

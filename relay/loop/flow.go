@@ -83,6 +83,7 @@ func (l *Loop) move(p *pair, d int) (more bool) {
 		if f.full >= 2 {
 			n = l.fill(p, f, d, src)
 		} else {
+			l.unpipe(f)
 			n = l.copyOnce(p, f, d, src, dst)
 		}
 		if n < 0 || f.dead || p.phase == ended {

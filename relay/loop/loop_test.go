@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -604,6 +605,44 @@ func TestCarriesBulk(t *testing.T) {
 	if r := w.ended(); r.BytesDown != size || r.BytesUp != size+uint64(len(hello)) {
 		t.Errorf("counted %d up, %d down", r.BytesUp, r.BytesDown)
 	}
+}
+
+// A connection that has gone quiet after a burst holds no pipe.
+func TestQuietConnectionsHoldNoPipe(t *testing.T) {
+	hello := helloBytes(t, "example.com")
+	w := newWorld(t, []string{origin(t, echo(len(hello)))})
+	var conns []*net.TCPConn
+	for range 100 {
+		c := w.dial()
+		_, _ = c.Write(hello)
+		mustRead(t, c, "!")
+		conns = append(conns, c)
+	}
+	before := descriptors(t)
+	for size := 1 << 10; size <= 256<<10; size *= 4 {
+		for _, c := range conns {
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = c.Write(make([]byte, size)) })
+			if _, err := io.ReadFull(c, make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+		}
+	}
+	w.engine.Connections(0) // a turn of each loop: what was to be given back has been
+	const pooled = 2 * 2 * 16
+	if after := descriptors(t); after > before+pooled {
+		t.Errorf("%d descriptors before, %d after the burst: more than the %d of pooled pipes", before, after, pooled)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
 }
 
 func TestPlainRouteServerSpeaksFirst(t *testing.T) {
