@@ -91,7 +91,10 @@ func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, err
 		v = &visit{seat: live.Seat(clientAddr(r), session.Now())}
 		caddyhttp.SetVar(r.Context(), visitVar(u.Pool), v)
 	}
-	v.leave()
+	if v.now != nil { // asked again: the one before could not be reached
+		v.now.Blame(attempt.Unreachable)
+		v.leave()
+	}
 	i, ok := v.seat.Pick(v.tried, true)
 	if !ok {
 		return nil, errOutage

@@ -60,9 +60,9 @@ func (m *Monitor) assignTasks() {
 		t := m.tasks[key]
 		if t == nil {
 			if t = old[key]; t == nil {
-				// New checks are spread over one interval, so that many gateways
-				// are not probed in step.
-				t = &task{spec: g.Check, address: address.String(), next: time.Now().Add(rand.N(g.Interval / 4))}
+				// A new gateway is checked at once, or the first to be checked would
+				// serve before the first in order; jitter soon spreads the checks.
+				t = &task{spec: g.Check, address: address.String(), next: time.Now()}
 			}
 			t.gateways, t.interval, t.fast = nil, g.Interval, g.Fast
 			m.tasks[key] = t
