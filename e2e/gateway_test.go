@@ -27,6 +27,7 @@ type gateway struct {
 	ln     net.Listener
 	conns  map[net.Conn]struct{}
 	queue  chan net.Conn // towards http
+	over   chan struct{} // closed at the end of the test
 	filler []io.Closer
 }
 
@@ -37,33 +38,44 @@ const (
 	none   fault = iota
 	silent       // accept, read, and say nothing
 	resets       // read the ClientHello and reset
+	slow         // serve, but after a second and a half
 )
 
 // newGateway starts a gateway with a good certificate.
 func newGateway(t testing.TB, name string) *gateway {
 	t.Helper()
-	return newGatewayWith(t, name, good(t, name))
+	g := prepare(t, name)
+	go func() { _ = g.http.ServeTLS(queued{g}, "", "") }()
+	g.revive()
+	return g
 }
 
-func newGatewayWith(t testing.TB, name string, cert tls.Certificate) *gateway {
+// newPlain starts one that speaks HTTP without TLS.
+func newPlain(t testing.TB, name string) *gateway {
+	t.Helper()
+	g := prepare(t, name)
+	go func() { _ = g.http.Serve(queued{g}) }()
+	g.revive()
+	return g
+}
+
+func prepare(t testing.TB, name string) *gateway {
 	t.Helper()
 	g := &gateway{
-		t: t, name: name, addr: freeAddr(t, "127.0.0.1"), cert: cert,
-		conns: map[net.Conn]struct{}{}, queue: make(chan net.Conn, 1024),
+		t: t, name: name, addr: freeAddr(t, "127.0.0.1"), cert: good(t, name),
+		conns: map[net.Conn]struct{}{}, queue: make(chan net.Conn, 1024), over: make(chan struct{}),
 	}
 	g.http = &http.Server{
-		Handler: g.site(), ErrorLog: nil, ReadHeaderTimeout: 30 * time.Second,
+		Handler: g.site(), ErrorLog: discard, ReadHeaderTimeout: 30 * time.Second,
 		TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return &g.cert, nil
 		}},
 	}
-	g.http.ErrorLog = discard
-	go func() { _ = g.http.ServeTLS(queued{g}, "", "") }()
-	g.revive()
 	t.Cleanup(func() {
 		g.kill()
+		close(g.over)
 		_ = g.http.Close()
 	})
 	return g
@@ -72,10 +84,12 @@ func newGatewayWith(t testing.TB, name string, cert tls.Certificate) *gateway {
 // site is what the gateway serves.
 func (g *gateway) site() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Proto", r.Proto)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		fmt.Fprint(w, g.name)
 	})
+	mux.Handle("/missing", http.NotFoundHandler())
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -138,6 +152,8 @@ func (g *gateway) accept(ln net.Listener) {
 		switch how {
 		case none:
 			g.queue <- counted{conn, g}
+		case slow:
+			time.AfterFunc(1500*time.Millisecond, func() { g.queue <- counted{conn, g} })
 		case silent:
 			go func() { _, _ = io.Copy(io.Discard, conn) }()
 		case resets:
@@ -162,6 +178,13 @@ func (g *gateway) use(c tls.Certificate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cert = c
+}
+
+// rename changes what the gateway answers.
+func (g *gateway) rename(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.name = name
 }
 
 // kill ends the gateway as kill -9 ends a server: nobody listens any more, and
@@ -242,6 +265,14 @@ func (c counted) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() 
 // queued is the listener of the HTTP server: it outlives the gateway's own.
 type queued struct{ g *gateway }
 
-func (q queued) Accept() (net.Conn, error) { return <-q.g.queue, nil }
-func (q queued) Close() error              { return nil }
-func (q queued) Addr() net.Addr            { return &net.TCPAddr{} }
+func (q queued) Accept() (net.Conn, error) {
+	select {
+	case conn := <-q.g.queue:
+		return conn, nil
+	case <-q.g.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (q queued) Close() error   { return nil }
+func (q queued) Addr() net.Addr { return &net.TCPAddr{} }

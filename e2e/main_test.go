@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// binary is the edge-relay under test.
-var binary string
+// edgeRelay is the path of the edge-relay under test.
+var edgeRelay string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "edge")
 	if err == nil {
-		binary, err = build(dir)
+		edgeRelay, err = build(dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "building edge-relay:", err)
@@ -98,4 +98,9 @@ func must[T any](v T, err error) func(testing.TB) T {
 		}
 		return v
 	}
+}
+
+func readFile(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	return string(data), err
 }

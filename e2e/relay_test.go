@@ -51,7 +51,8 @@ func (r *relay) caddyfile() string { return filepath.Join(r.dir, "Caddyfile") }
 // write makes the Caddyfile and returns it.
 func (r *relay) write(global, rest string) string {
 	r.t.Helper()
-	text := fmt.Sprintf("{\n\tadmin %s\n\tgrace_period 2s\n%s\n}\n%s\n", r.admin, global, rest)
+	const frame = "{\n\tadmin %s\n\tlog {\n\t\texclude admin.api\n\t}\n\tgrace_period 2s\n%s\n}\n%s\n"
+	text := fmt.Sprintf(frame, r.admin, global, rest)
 	if err := os.WriteFile(r.caddyfile(), []byte(text), 0o644); err != nil {
 		r.t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func (r *relay) write(global, rest string) string {
 
 // command is edge-relay with some arguments and a home of its own.
 func (r *relay) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(edgeRelay, args...)
 	cmd.Env = append(os.Environ(), "HOME="+r.dir, "XDG_DATA_HOME="+r.dir+"/data", "XDG_CONFIG_HOME="+r.dir+"/config")
 	cmd.Dir = r.dir
 	return cmd
@@ -92,21 +93,17 @@ func (r *relay) run() {
 		<-over
 		r.showLog()
 	})
-	if !within(r.t.Context(), 20*time.Second, func() bool { return r.ended() || r.ready() }) || r.ended() {
+	if !within(r.t.Context(), 20*time.Second, func() bool { return r.exited() || r.ready() }) || r.exited() {
 		r.t.Fatal("edge-relay does not start")
 	}
 }
 
 func (r *relay) ready() bool {
-	resp, err := api.Get("http://" + r.admin + "/edge/snapshot")
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	var snapshot struct{ Version uint64 }
+	return r.try(http.MethodGet, "/edge/snapshot", &snapshot) == nil && snapshot.Version > 0
 }
 
-func (r *relay) ended() bool {
+func (r *relay) exited() bool {
 	select {
 	case <-r.over:
 		return true
@@ -116,7 +113,7 @@ func (r *relay) ended() bool {
 }
 
 // mostLog is how much of the log a failed test shows.
-const mostLog = 8 << 10
+const mostLog = 3 << 10
 
 // showLog prints the end of the log of a failed test, and keeps all of it with
 // the test's artifacts.
@@ -150,8 +147,9 @@ func (r *relay) stop() time.Duration {
 	return time.Since(began)
 }
 
-// api speaks to admin APIs.
-var api = &http.Client{Timeout: 30 * time.Second}
+// api speaks to admin APIs, over a new connection each time: a reload closes those
+// that are open.
+var api = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // call asks the admin API and decodes the answer.
 func (r *relay) call(method, path string, v any) {
@@ -324,6 +322,16 @@ func (r *relay) memory() int {
 	}
 	r.t.Fatal("no VmRSS")
 	return 0
+}
+
+// cpu is the processor time the process has used, from proc(5), in the kernel's
+// ticks of 10 ms.
+func (r *relay) cpu() time.Duration {
+	r.t.Helper()
+	stat := string(must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid())))(r.t))
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	user, system := must(strconv.Atoi(fields[11]))(r.t), must(strconv.Atoi(fields[12]))(r.t)
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // cli runs an "edge-relay edge" command and returns its output and exit code.

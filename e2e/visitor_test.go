@@ -230,7 +230,10 @@ func (c *crowd) end(halt bool) visits {
 type visits []visit
 
 // since are the visits that began at or after a time, before those before it.
-func (vs visits) since(at time.Time) visits { return vs.where(func(v visit) bool { return !v.began.Before(at) }) }
+func (vs visits) since(at time.Time) visits {
+	return vs.where(func(v visit) bool { return !v.began.Before(at) })
+}
+
 func (vs visits) before(at time.Time) visits {
 	return vs.where(func(v visit) bool { return v.began.Before(at) })
 }

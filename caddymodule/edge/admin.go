@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func (Admin) Routes() []caddy.AdminRoute {
 					return apiError(http.StatusMethodNotAllowed, fmt.Errorf("want %s", route.method))
 				}
 				live := current()
-				if live == nil {
+				if live == nil || live.Monitor.Snapshot().Version == 0 { // it has no config yet
 					return apiError(http.StatusServiceUnavailable, errors.New("no edge app is running"))
 				}
 				return route.serve(live, w, r)
@@ -147,7 +148,7 @@ func watchSnapshot(live *relay.Relay, w http.ResponseWriter, r *http.Request) er
 				return err
 			}
 			_, _ = fmt.Fprintf(w, "id: %d\nevent: snapshot\ndata: %s\n\n", s.Version, data)
-		case ctx.Err() != nil:
+		case errors.Is(err, context.DeadlineExceeded):
 			_, _ = fmt.Fprint(w, ": nothing new\n\n")
 		default:
 			return nil // the relay has stopped

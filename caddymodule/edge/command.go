@@ -46,12 +46,16 @@ type client struct {
 
 func (c *client) commands() []*cobra.Command {
 	show := func(use, short string, run func(*cobra.Command) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, SilenceUsage: true,
-			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) }}
+		return &cobra.Command{
+			Use: use, Short: short, Args: cobra.NoArgs, SilenceUsage: true,
+			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) },
+		}
 	}
 	act := func(action, kind, short string) *cobra.Command {
-		return &cobra.Command{Use: action + " <" + kind + ">", Short: short, Args: cobra.ExactArgs(1), SilenceUsage: true,
-			RunE: func(cmd *cobra.Command, args []string) error { return c.act(cmd, kind, args[0], action) }}
+		return &cobra.Command{
+			Use: action + " <" + kind + ">", Short: short, Args: cobra.ExactArgs(1), SilenceUsage: true,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.act(cmd, kind, args[0], action) },
+		}
 	}
 	return []*cobra.Command{
 		show("status", "Who serves what, and why", c.status),

@@ -42,7 +42,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"two durations", edge("\t\tdrain 5s 6s"), `parsing caddyfile tokens for 'edge': wrong argument count or unexpected line ending after '6s', at Caddyfile:3`},
 		{"interval too short", edge("\t\tgateway a {\n\t\t\tdial 192.0.2.1:443\n\t\t\tcheck tcp {\n\t\t\t\tinterval 1ms\n\t\t\t}\n\t\t}"), `parsing caddyfile tokens for 'edge': gateway a: interval is 1ms: want at least 100ms, at Caddyfile:9`},
 		{"bad status", edge("\t\tgateway a {\n\t\t\tdial 192.0.2.1:443\n\t\t\tcheck https example.com {\n\t\t\t\tstatus 700\n\t\t\t}\n\t\t}"), `parsing caddyfile tokens for 'edge': gateway a: check: reading status "700": want one like 200, 2xx or 200-204, at Caddyfile:8`},
-		{"unreadable roots", edge("\t\tgateway a {\n\t\t\tdial 192.0.2.1:443\n\t\t\tcheck tls example.com {\n\t\t\t\troots /nowhere/ca.pem\n\t\t\t}\n\t\t}"), `gateway a: check roots: open /nowhere/ca.pem: no such file or directory`},
+		{"unreadable roots", edge("\t\tgateway a {\n\t\t\tdial 192.0.2.1:443\n\t\t\tcheck tls example.com {\n\t\t\t\troots /nowhere/ca.pem\n\t\t\t}\n\t\t}"), `parsing caddyfile tokens for 'edge': gateway a: check roots: open /nowhere/ca.pem: no such file or directory, at Caddyfile:8`},
 		{"fall is no number", edge("\t\tgateway a {\n\t\t\tdial 192.0.2.1:443\n\t\t\tcheck tcp {\n\t\t\t\tfall many\n\t\t\t}\n\t\t}"), `parsing caddyfile tokens for 'edge': fall "many": want a number, at Caddyfile:6`},
 		{"flag with an argument", edge("\t\tgateway a {\n\t\t\tdial 192.0.2.1:443\n\t\t\tcheck tls example.com {\n\t\t\t\tinsecure yes\n\t\t\t}\n\t\t}"), `parsing caddyfile tokens for 'edge': wrong argument count or unexpected line ending after 'yes', at Caddyfile:6`},
 
@@ -61,7 +61,7 @@ func TestCaddyfileErrors(t *testing.T) {
 
 		{"listen without an address", edge(known + "\t\tlisten {\n\t\t\troute pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': listen needs an address, at Caddyfile:9`},
 		{"listen without a route", edge(known + "\t\tlisten :443"), `parsing caddyfile tokens for 'edge': listen :443: it has no route, at Caddyfile:10`},
-		{"unknown pool", edge(known + "\t\tlisten :443 {\n\t\t\troute example.com pool hme\n\t\t}"), `listen :443: route example.com: pool away is not defined`},
+		{"unknown pool", edge(known + "\t\tlisten :443 {\n\t\t\troute example.com pool hme\n\t\t}"), `parsing caddyfile tokens for 'edge': Caddyfile:10: pool hme is not defined`},
 		{"route without pool", edge(known + "\t\tlisten :443 {\n\t\t\troute example.com home\n\t\t}"), `parsing caddyfile tokens for 'edge': want: route <name>... pool <pool>, at Caddyfile:10`},
 		{"no_name with a name", edge(known + "\t\tlisten :443 {\n\t\t\tno_name example.com pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': want: no_name pool <pool>, at Caddyfile:10`},
 		{"bad name", edge(known + "\t\tlisten :443 {\n\t\t\troute exa_mple..com pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': listen :443: name "exa_mple..com" (Caddyfile:10): a label is empty, at Caddyfile:12`},

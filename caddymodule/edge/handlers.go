@@ -86,10 +86,11 @@ func (h *LimitHandler) Handle(cx *layer4.Connection, next layer4.Handler) error 
 		}
 		return cx.Conn.Close()
 	}
-	held := &lease
+	held := &heldLease{lease: lease}
 	cx.SetVar(leaseVar, held)
-	defer held.Release() // a copy was zeroed if somebody took it over
-	return next.Handle(cx)
+	err := next.Handle(cx)
+	held.releaseWhenClosed(cx.Conn)
+	return err
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -182,7 +183,7 @@ func (h *PoolHandler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 		return next.Handle(cx)
 	}
 	if _, udp := cx.RemoteAddr().(*net.UDPAddr); udp {
-		return errors.New("edge_pool: UDP needs a listener of the edge app: listen udp/...")
+		return errors.New("edge_pool: UDP needs a listener of the edge app: listen udp/<port>")
 	}
 	head, conn := unread(cx)
 	w := h.wayTo(r, p)
@@ -190,15 +191,13 @@ func (h *PoolHandler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 		Source: remote(cx), Local: addrPort(cx.LocalAddr()), Listener: w.listener, Rules: h.rules, Route: w.route,
 		Head: head, Hello: headHello(cx, head),
 	}
-	held, _ := cx.GetVar(leaseVar).(*limit.Lease)
-	if held != nil {
-		v.Lease, *held = *held, limit.Lease{}
-	}
+	held, _ := cx.GetVar(leaseVar).(*heldLease)
+	v.Lease = held.take()
 	_ = conn.SetDeadline(time.Time{}) // layer4's matching is over
 	v.Listener.Accepted.Add(1)
 	out := r.Serve(conn, v)
-	if !out.Served && held != nil {
-		*held = v.Lease
+	if !out.Served {
+		held.giveBack(v.Lease)
 	}
 	if out.Reason == session.Outage {
 		return next.Handle(cx)

@@ -91,6 +91,12 @@ func load(caddyfile string) error {
 // start loads a Caddyfile for the length of a test.
 func start(t *testing.T, caddyfile string) {
 	t.Helper()
+	// Operator states outlive a relay; one that has been stopped may still save.
+	data, err := os.MkdirTemp(filepath.Dir(adminSocket), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_DATA_HOME", data)
 	t.Cleanup(func() { _ = caddy.Stop() })
 	if err := load(caddyfile); err != nil {
 		t.Fatal(err)
@@ -277,6 +283,13 @@ var adminClient = &http.Client{
 func ask(t *testing.T, method, path string) (status int, body string) {
 	t.Helper()
 	status, body, err := tryAsk(method, path)
+	for range 20 {
+		if err == nil || method != http.MethodGet {
+			break
+		}
+		pause(10 * time.Millisecond) // Caddy swaps its admin server while it loads
+		status, body, err = tryAsk(method, path)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -120,8 +121,12 @@ const (
 
 func serveConnections(live *relay.Relay, w http.ResponseWriter, r *http.Request) error {
 	most := fewConnections
-	if n, err := strconv.Atoi(r.URL.Query().Get("most")); err == nil {
-		most = min(max(n, 0), mostConnections)
+	if text := r.URL.Query().Get("most"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return apiError(http.StatusBadRequest, fmt.Errorf("most=%q: want a number", text))
+		}
+		most = min(n, mostConnections)
 	}
 	report := connectionsReport{Listeners: []listenerReport{}, Connections: []connectionReport{}}
 	live.Listeners(func(l *session.Listener) {

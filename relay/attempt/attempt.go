@@ -117,8 +117,10 @@ type Do uint8
 // the ClientHello on that flight. Drop closes the flight. Orphan lets a lost
 // race end by itself: the engine waits for the verdict of the dial, as evidence,
 // and closes it unused. Serve says the flight is the visitor's from now on.
-// GiveUp ends the attempt: no member is left, or time is up.
-// Blame and Praise are evidence about the member.
+// GiveUp ends the attempt: no member is left, or time is up, or, with the fault
+// Starving, this machine is short of something.
+// Blame and Praise are evidence about the member; Doubt says that its dial takes
+// long, which proves nothing yet.
 const (
 	Dial Do = iota
 	Send
@@ -128,6 +130,7 @@ const (
 	GiveUp
 	Blame
 	Praise
+	Doubt
 )
 
 // Fault says what a Blame is for.
@@ -142,6 +145,8 @@ const (
 	Slow
 	Reset
 	Silent
+	// Starving is no fault of a member: see Starved.
+	Starving
 
 	Faults // how many there are
 )
@@ -154,6 +159,8 @@ type Action struct {
 	Fault  Fault
 	// Answer goes with Praise: the member has answered, not only connected.
 	Answer bool
+	// Since goes with Orphan: when the dial began.
+	Since int64
 }
 
 // Actions is a short list that needs no memory of its own.

@@ -49,6 +49,7 @@ func (m machine) connected(ev Event) {
 	m.acts.add(Praise, ev.Flight, f.Member, None)
 	if other := 1 - ev.Flight; m.s.Flights[other].Phase == Dialling {
 		m.acts.add(Orphan, other, m.s.Flights[other].Member, None)
+		m.acts.list[m.acts.n-1].Since = m.s.Flights[other].since
 		m.s.Flights[other] = Flight{}
 	}
 	*f = Flight{Member: f.Member, Phase: Sent, since: m.now}
@@ -78,7 +79,7 @@ func (m machine) starved(i int8) {
 	}
 	m.drop(i)
 	if !m.dialling() {
-		m.acts.add(GiveUp, i, -1, None)
+		m.acts.add(GiveUp, i, -1, Starving)
 	}
 }
 
@@ -173,6 +174,7 @@ func (m machine) hedge() {
 		f := &m.s.Flights[i]
 		if f.Phase == Dialling && !f.hedged && m.now-f.since >= int64(m.p.Hedge) {
 			f.hedged = true
+			m.acts.add(Doubt, i, f.Member, None)
 			m.dial(1-i, true)
 		}
 	}

@@ -149,8 +149,8 @@ func parseEvent(t *testing.T, words []string) attempt.Event {
 }
 
 var (
-	does   = []string{"dial", "send", "drop", "orphan", "serve", "give up", "blame", "praise"}
-	faults = []string{"", "refused", "unreachable", "slow", "reset", "silent"}
+	does   = []string{"dial", "send", "drop", "orphan", "serve", "give up", "blame", "praise", "doubt"}
+	faults = []string{"", "refused", "unreachable", "slow", "reset", "silent", "short"}
 )
 
 func describe(p attempt.Policy, s attempt.State, acts attempt.Actions) string {

@@ -42,6 +42,9 @@ func Next(p Policy, s State, now time.Time, ev Event) (State, Record) {
 	was := s
 	s.clamp(p, now)
 	reason := s.age(p, now)
+	if r := s.confirm(p, now); r != "" {
+		reason = r
+	}
 	switch ev := ev.(type) {
 	case Observed:
 		if r := s.observe(p, now, ev.Evidence); r != "" {
@@ -68,9 +71,12 @@ func Wake(p Policy, s State) time.Time {
 	if s.Phase != Unknown {
 		at = sooner(at, s.LastEvidence.Add(p.Stale))
 	}
-	for _, k := range s.Streaks {
+	for i, k := range s.Streaks {
 		if k.Points > 0 {
 			at = sooner(at, k.LastBad.Add(p.Stale))
+		}
+		if s.condemned(p, i) {
+			at = sooner(at, k.FirstBad.Add(unanswered(p)))
 		}
 	}
 	return at
@@ -89,6 +95,28 @@ func Suspicious(p Policy, s State) bool {
 		}
 	}
 	return false
+}
+
+// unanswered is how long enough bad points may stand before they decide without
+// another bad observation.
+func unanswered(p Policy) time.Duration { return 2 * p.Confirm }
+
+// condemned reports whether the points of streak i are enough, and active checks,
+// which are in a hurry then, could have shown that it was a hiccup.
+func (s State) condemned(p Policy, i int) bool {
+	return s.Phase != Down && s.Streaks[i].Points >= p.points() && !p.blind(Level(i+1)) && p.Confirm > 0
+}
+
+// confirm takes the gateway down once no check has shown that its bad points
+// were a hiccup.
+func (s *State) confirm(p Policy, now time.Time) string {
+	for i := range s.Streaks {
+		k := &s.Streaks[i]
+		if span := now.Sub(k.FirstBad); s.condemned(p, i) && span >= unanswered(p) {
+			return s.fall(p, now, k.Last, span)
+		}
+	}
+	return ""
 }
 
 // sooner is the earlier of two times, of which a may be zero for never.

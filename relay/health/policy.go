@@ -18,7 +18,8 @@ type Policy struct {
 	// Negative: one is enough.
 	Rise int `json:"rise,omitzero"`
 	// Confirm is the time bad observations must span before it is down, so that
-	// one hiccup seen by many connections at once stays one hiccup.
+	// one hiccup seen by many connections at once stays one hiccup. Twice that
+	// without a good one is enough too, where an active check could have seen it.
 	// Default: 500ms. Negative: no span needed.
 	Confirm time.Duration `json:"confirm,omitzero"`
 	// Stale is the age at which evidence no longer counts: without newer

@@ -77,8 +77,11 @@ func (l *Loop) pauseDoor(d *door, e errno) {
 	epollCtl(l.ep, unix.EPOLL_CTL_DEL, d.fd, 0, 0, 0)
 	p := &pair{phase: inPause, ends: noEnds}
 	p.done = func(session.Outcome) {
-		if l.slots[d.slot].door == d {
-			l.watchDoor(d)
+		if l.slots[d.slot].door != d {
+			return
+		}
+		if e := l.watchDoor(d); e != 0 {
+			l.pauseDoor(d, e)
 		}
 	}
 	l.seat(p)
@@ -111,7 +114,7 @@ func (l *Loop) welcome(fd int32, src netip.AddrPort, ln *session.Listener) {
 		p.phase = inHeader
 	case rules.Plain != nil:
 		p.trial.plain = true
-		l.attempt(p, rules.Plain)
+		l.guard(p, func() { l.attempt(p, rules.Plain) })
 		return
 	default:
 		p.phase = inHello

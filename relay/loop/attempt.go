@@ -81,9 +81,11 @@ func (l *Loop) carryOut(p *pair, a attempt.Action) {
 		p.trial.seat.Gateway(a.Member).Open.Add(-1)
 		l.closeEnd(p, which)
 	case attempt.Orphan:
-		l.orphan(p, which, a.Member)
+		l.orphan(p, which, a)
 	case attempt.GiveUp:
-		l.giveUp(p)
+		l.giveUp(p, a.Fault)
+	case attempt.Doubt:
+		p.trial.seat.Gateway(a.Member).Doubt()
 	case attempt.Praise:
 		level := health.Connect
 		if a.Answer {
@@ -102,7 +104,13 @@ func (l *Loop) carryOut(p *pair, a attempt.Action) {
 func (l *Loop) dial(p *pair, which int, member int8) {
 	g := p.trial.seat.Gateway(member)
 	g.Open.Add(1)
-	fd, connected, e := connect(g.Address())
+	to, e := g.Address(), unix.EHOSTUNREACH
+	var fd int32
+	var connected bool
+	if to != nil { // else its name has just been withdrawn
+		fd, connected, e = connect(to)
+	}
+	p.trial.to[which-flight0] = to
 	if e == 0 {
 		p.ends[which] = end{fd: fd}
 		if e = l.watch(p, which); e == 0 && !connected {
@@ -127,7 +135,7 @@ func refusal(e errno) bool { return e == unix.ECONNREFUSED || e == unix.ECONNRES
 // is no fault of the gateway.
 func ours(e errno) bool {
 	switch e {
-	case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL, unix.EPERM:
+	case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL, unix.EPERM, unix.ENOSPC:
 		return true
 	}
 	return false
@@ -230,7 +238,8 @@ func (l *Loop) flushHead(p *pair, up *flow, e *end) bool {
 }
 
 // sendHead gives a member the PROXY header it expects and all the visitor has
-// sent. A member of a plain route serves from now on.
+// sent. A member of a plain route serves from now on. One that spoke or left in
+// the moment it connected is heard now: no event will tell of it again.
 func (l *Loop) sendHead(p *pair, which int, member int8) {
 	t, e := p.trial, &p.ends[which]
 	g := t.seat.Gateway(member)
@@ -239,7 +248,7 @@ func (l *Loop) sendHead(p *pair, which int, member int8) {
 	up := &p.flow[0]
 	l.drop(up)
 	head := t.head
-	if v := g.Address().Proxy; v != 0 {
+	if v := t.to[which-flight0].Proxy; v != 0 {
 		head = l.withHeader(p, v)
 	}
 	flight := int8(which - flight0)
@@ -254,10 +263,14 @@ func (l *Loop) sendHead(p *pair, which int, member int8) {
 		up.pend = append(l.bufs.get(len(head)-n), head[n:]...)
 	}
 	up.bytes = uint64(len(t.head))
-	switch {
-	case t.plain:
+	if t.plain {
 		l.step(p, attempt.Event{Kind: attempt.Answered, Flight: flight})
-	case p.ends[visitor].readable:
+		return
+	}
+	if e.readable {
+		l.onAnswer(p, which)
+	}
+	if p.ends[visitor].readable {
 		l.step(p, attempt.Event{Kind: attempt.Spoke})
 	}
 }
@@ -307,7 +320,11 @@ func (p *pair) noteServed() {
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // giveUp ends a visitor whom no member answered.
-func (l *Loop) giveUp(p *pair) {
+func (l *Loop) giveUp(p *pair, f attempt.Fault) {
+	if f == attempt.Starving {
+		l.end(p, session.Starved)
+		return
+	}
 	p.route.Pool.Outages.Add(1)
 	l.end(p, session.Outage)
 }

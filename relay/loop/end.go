@@ -55,7 +55,7 @@ func (l *Loop) onQuiet(p *pair) {
 		return
 	}
 	l.rearm(p)
-	if p.deadline <= l.now {
+	if p.timed && p.deadline <= l.now {
 		l.wheel.set(p, l.now+int64(tuneAfter))
 	}
 }
@@ -95,6 +95,11 @@ func (l *Loop) end(p *pair, why session.Reason) {
 	case inService:
 		p.gateway.Open.Add(-1)
 		p.route.Pool.Open.Add(-1)
+	case inOrphan:
+		p.gateway.Orphans.Add(-1)
+	}
+	if p.done != nil && was < inOrphan { // its first owner keeps the socket: closing our descriptor is not enough
+		epollCtl(l.ep, unix.EPOLL_CTL_DEL, p.ends[visitor].fd, 0, 0, 0)
 	}
 	for i := range p.ends {
 		l.closeEnd(p, i)
@@ -163,12 +168,12 @@ func (p *pair) record(why session.Reason, now int64) session.Record {
 }
 
 // maxOrphans bounds the lost dials to one gateway that are waited for.
-const maxOrphans = 32
+const maxOrphans = 64
 
 // orphan lets a dial that lost its race come to its end without the visitor:
 // whether it connects at all is evidence.
-func (l *Loop) orphan(p *pair, which int, member int8) {
-	g := p.trial.seat.Gateway(member)
+func (l *Loop) orphan(p *pair, which int, a attempt.Action) {
+	g := p.trial.seat.Gateway(a.Member)
 	g.Open.Add(-1)
 	e := p.ends[which]
 	p.ends[which] = end{fd: -1}
@@ -179,20 +184,19 @@ func (l *Loop) orphan(p *pair, which int, member int8) {
 	o := &pair{phase: inOrphan, ends: noEnds, gateway: g}
 	o.ends[flight0] = e
 	l.seat(o)
+	g.Orphans.Add(1)
 	if epollCtl(l.ep, unix.EPOLL_CTL_MOD, e.fd, unix.EPOLLOUT|unix.EPOLLET, o.slot, o.tag<<2|flight0) != 0 {
 		l.end(o, session.None)
 		return
 	}
-	g.Orphans.Add(1)
 	wait := p.trial.policy.Dial
 	if wait <= 0 {
 		wait = time.Second
 	}
-	l.wheel.set(o, l.now+int64(wait))
+	l.wheel.set(o, a.Since+int64(wait))
 }
 
 func (l *Loop) onOrphan(o *pair) {
-	o.gateway.Orphans.Add(-1)
 	switch e := socketError(o.ends[flight0].fd); {
 	case e == 0:
 		o.gateway.Good(health.Connect, l.now)
@@ -205,7 +209,6 @@ func (l *Loop) onOrphan(o *pair) {
 }
 
 func (l *Loop) orphanLate(o *pair) {
-	o.gateway.Orphans.Add(-1)
 	o.gateway.Blame(attempt.Slow)
 	l.end(o, session.None)
 }

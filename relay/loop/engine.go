@@ -93,6 +93,7 @@ func (e *Engine) Listen(fd int, ln *session.Listener) (*Door, error) {
 		one := &door{fd: d.fd, listener: ln}
 		d.doors = append(d.doors, one)
 		if !l.do(func() { errs <- l.openDoor(one) }) {
+			closeFD(d.fd)
 			return nil, fmt.Errorf("listening: the engine has stopped")
 		}
 	}
@@ -167,7 +168,7 @@ func (l *Loop) adopt(a *Adoption) {
 		l.end(p, session.Internal)
 		return
 	}
-	l.attempt(p, a.Route)
+	l.guard(p, func() { l.attempt(p, a.Route) })
 }
 
 // CloseGateway ends the connections that g serves for a pool, or for every pool

@@ -29,12 +29,7 @@ const (
 // finished.
 func (l *Loop) pump(p *pair) {
 	for d := range 2 {
-		before := p.flow[d].bytes
-		more := l.move(p, d)
-		if n := p.flow[d].bytes - before; n > 0 {
-			p.active = l.now
-			l.count(p, d, n)
-		}
+		more := l.carry(p, d)
 		if p.phase == ended {
 			return
 		}
@@ -45,6 +40,17 @@ func (l *Loop) pump(p *pair) {
 	if p.flow[0].closed && p.flow[1].closed {
 		l.end(p, p.first)
 	}
+}
+
+// carry moves what it can in direction d and counts it.
+func (l *Loop) carry(p *pair, d int) (more bool) {
+	before := p.flow[d].bytes
+	more = l.move(p, d)
+	if n := p.flow[d].bytes - before; n > 0 {
+		p.active = l.now
+		l.count(p, d, n)
+	}
+	return more
 }
 
 func (l *Loop) count(p *pair, d int, n uint64) {
@@ -95,7 +101,7 @@ func (l *Loop) move(p *pair, d int) (more bool) {
 }
 
 // flush writes what was read before. It returns false when the sink takes no
-// more, or the pair is over.
+// more, or the pair is over. A sink that takes little at a time is not quiet.
 func (l *Loop) flush(p *pair, f *flow, d int, dst *end) bool {
 	for f.pend != nil {
 		n, e := send(dst.fd, f.pend[f.sent:])
@@ -107,6 +113,7 @@ func (l *Loop) flush(p *pair, f *flow, d int, dst *end) bool {
 			l.sinkBroke(p, f, d)
 			return false
 		}
+		p.active = l.now
 		if f.sent += int32(n); int(f.sent) == len(f.pend) {
 			l.bufs.put(f.pend)
 			f.pend, f.sent = nil, 0
@@ -122,6 +129,7 @@ func (l *Loop) flush(p *pair, f *flow, d int, dst *end) bool {
 			l.sinkBroke(p, f, d)
 			return false
 		}
+		p.active = l.now
 		f.piped -= int32(n)
 	}
 	return true
@@ -246,9 +254,10 @@ func (l *Loop) sourceBroke(p *pair, d int) {
 }
 
 // sinkBroke drops what cannot be written and lets the other direction, whose
-// source the sink is, come to its end before both see the reset.
+// source the sink is, come to its end before both see the reset. Where that
+// direction is over, or broken itself, nothing is left to wait for.
 func (l *Loop) sinkBroke(p *pair, f *flow, d int) {
-	if back := &p.flow[1-d]; f.dead || back.closed {
+	if back := &p.flow[1-d]; f.dead || back.dead || back.closed {
 		l.sourceBroke(p, 1-d)
 		return
 	}
@@ -256,7 +265,7 @@ func (l *Loop) sinkBroke(p *pair, f *flow, d int) {
 	l.drop(f)
 	_, dst := p.sides(d)
 	dst.broken, dst.readable, dst.hup = true, true, true
-	if l.move(p, 1-d) {
+	if l.carry(p, 1-d) {
 		l.later(p)
 	}
 }

@@ -26,6 +26,7 @@ type Loop struct {
 	free    []int32
 	wheel   wheel
 	ready   []*pair // pairs that spent their budget
+	spare   []*pair // the memory of the list before
 	dead    []*pair // to be recycled after the batch of events
 	scratch []byte
 	bufs    buffers
@@ -94,6 +95,7 @@ func (l *Loop) run() {
 		}
 		n := epollWait(l.ep, events, wait)
 		l.now = session.Now()
+		l.wheel.skip(l.now)
 		l.turn++
 		for i := range n {
 			l.dispatch(&events[i])
@@ -168,9 +170,9 @@ func (l *Loop) later(p *pair) {
 
 func (l *Loop) serveReady() {
 	list := l.ready
-	l.ready = l.ready[len(l.ready):]
-	for _, p := range list {
-		p.queued = false
+	l.ready, l.spare = l.spare[:0], list
+	for i, p := range list {
+		list[i], p.queued = nil, false
 		if p.phase == inService {
 			l.guard(p, func() { l.pump(p) })
 		}

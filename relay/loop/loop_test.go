@@ -41,6 +41,7 @@ type world struct {
 	gateways []*session.Gateway
 	address  string
 	records  chan session.Record
+	shut     func() // closes all, once
 
 	mu       sync.Mutex
 	evidence []health.Evidence
@@ -99,30 +100,36 @@ func newWorld(t *testing.T, gateways []string, tweaks ...tweak) *world {
 }
 
 func (w *world) listen() {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.address = ln.Addr().String()
-	raw, err := ln.(*net.TCPListener).SyscallConn()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var fd int
-	_ = raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ln.Close()
+	address, fd := w.bind()
+	w.address = address
 	door, err := w.engine.Listen(fd, w.listener)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() {
+	w.shut = sync.OnceFunc(func() {
 		door.Close()
 		w.engine.Close()
 		w.checkEmpty()
 	})
+	w.t.Cleanup(w.shut)
+}
+
+// bind opens a listening socket for the engine to own.
+func (w *world) bind() (address string, fd int) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer ln.Close()
+	raw, err := ln.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_ = raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ln.Addr().String(), fd
 }
 
 // checkEmpty sees that every way out has given back what it took.

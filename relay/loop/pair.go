@@ -92,10 +92,11 @@ type trial struct {
 	policy attempt.Policy
 	state  attempt.State
 	seat   session.Seat
-	events []attempt.Event // being worked through
-	first  []byte          // the member's first bytes, in the loop's buffer
-	pinned bool            // the head may be sent only once
-	plain  bool            // no ClientHello: a member serves as soon as it has connected
+	to     [2]*session.Address // where each flight was dialled
+	events []attempt.Event     // being worked through
+	first  []byte              // the member's first bytes, in the loop's buffer
+	pinned bool                // the head may be sent only once
+	plain  bool                // no ClientHello: a member serves as soon as it has connected
 }
 
 func (p *pair) gatewayEnd() *end { return &p.ends[p.up] }

@@ -171,6 +171,9 @@ func (l *Loop) takeHello(p *pair) {
 		return
 	}
 	t.pinned = len(t.head) > info.Bytes
+	if e := &p.ends[visitor]; e.readable && !e.hup { // the last read filled the buffer: it may have been all
+		e.readable = unread(e.fd) > 0
+	}
 	l.attempt(p, route)
 }
 

@@ -73,6 +73,13 @@ func recv(fd int32, b []byte) (n int, e errno) {
 	}
 }
 
+// unread returns how many bytes wait to be read (tcp(7), SIOCINQ).
+func unread(fd int32) int {
+	var n int32
+	syscall.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCINQ, uintptr(unsafe.Pointer(&n)))
+	return int(n)
+}
+
 // send writes what the socket takes. MSG_NOSIGNAL: a peer that is gone is an
 // error, not a signal.
 func send(fd int32, b []byte) (n int, e errno) {

@@ -60,14 +60,18 @@ func (w *wheel) unlink(p *pair) {
 	w.count--
 }
 
+// skip brings an empty wheel up to now. Else the first deadline after a long
+// quiet would be put where its time is long past, and every tick between walked.
+func (w *wheel) skip(now int64) {
+	if w.count == 0 {
+		w.current = max(now/tick, w.current)
+	}
+}
+
 // expire calls due for every pair whose deadline has come.
 func (w *wheel) expire(now int64, due func(*pair)) {
-	last := now / tick
-	if w.count == 0 {
-		w.current = max(last, w.current)
-		return
-	}
-	for w.current < last {
+	w.skip(now)
+	for last := now / tick; w.current < last; {
 		w.current++
 		for p := w.slot[w.current%slots]; p != nil; p = w.slot[w.current%slots] {
 			w.unlink(p)

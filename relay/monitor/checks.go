@@ -16,6 +16,7 @@ type task struct {
 	interval time.Duration
 	fast     time.Duration
 	next     time.Time
+	begun    time.Time // when the latest check began
 	late     time.Time // when a check under way has taken suspiciously long; zero: none is
 	hasty    bool
 	inflight int
@@ -73,6 +74,13 @@ func (m *Monitor) assignTasks() {
 	}
 }
 
+// doubt makes a check due now, unless the one before has only just begun.
+func (t *task) doubt(now time.Time) {
+	if now.Sub(t.begun) >= t.fast {
+		t.next = now
+	}
+}
+
 // hurry checks soon while there is a suspicion.
 func (t *task) hurry(suspicious bool, now time.Time) {
 	if suspicious && !t.hasty && t.next.Sub(now) > t.fast {
@@ -118,6 +126,7 @@ func (m *Monitor) start(t *task, now time.Time) {
 	if t.inflight == 0 {
 		t.late = now.Add(max(t.fast, time.Duration(3*t.last.Latency*float64(time.Second))))
 	}
+	t.begun = now
 	t.inflight++
 	m.running++
 	m.workers.Go(func() {

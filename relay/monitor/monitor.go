@@ -186,7 +186,7 @@ func (m *Monitor) take(ev any) {
 	switch ev := ev.(type) {
 	case observation:
 		if g := m.gateways[ev.gateway]; g != nil {
-			m.judge(g, health.Observed{Evidence: ev.evidence})
+			m.hear(g, ev.evidence)
 		}
 	case checked:
 		m.onChecked(ev)
@@ -195,6 +195,18 @@ func (m *Monitor) take(ev any) {
 	case func():
 		ev()
 	}
+}
+
+// hear takes evidence from traffic. Unknown evidence is a doubt: it decides
+// nothing, but a check that is due soon may as well be made now.
+func (m *Monitor) hear(g *gateway, ev health.Evidence) {
+	if ev.Value == health.ValueUnknown {
+		if g.task != nil {
+			g.task.doubt(time.Now())
+		}
+		return
+	}
+	m.judge(g, health.Observed{Evidence: ev})
 }
 
 // elapse does all that is due now.
@@ -262,7 +274,7 @@ func (m *Monitor) judge(g *gateway, ev health.Event) {
 	suspicious := health.Suspicious(g.Policy, g.state)
 	g.live.Watch(suspicious || g.state.Phase != health.Alive)
 	if g.task != nil {
-		g.task.hurry(suspicious, time.Now())
+		g.task.hurry(suspicious || g.state.Goods > 0, time.Now()) // recovering: decide that soon too
 	}
 	if !rec.Changed {
 		return

@@ -83,6 +83,12 @@ func (g *Gateway) Good(l health.Level, now int64) {
 	}
 }
 
+// Doubt notes that the gateway takes long to accept a visitor. It is no evidence,
+// but a reason to look.
+func (g *Gateway) Doubt() {
+	g.hub.Observe(g.Name, health.Evidence{Level: health.Connect, Source: health.Traffic, Detail: "a visitor's connection is not accepted yet"})
+}
+
 // Blame notes what a visitor found wrong with the gateway.
 func (g *Gateway) Blame(f attempt.Fault) {
 	g.Faults[f].Add(1)

@@ -52,6 +52,8 @@ const (
 	UnknownName
 	// Outage: no member of the pool could be reached.
 	Outage
+	// Starved: this machine was short of descriptors, ports or memory.
+	Starved
 
 	reasons // how many there are
 )
@@ -83,6 +85,7 @@ var reasonNames = [reasons]string{
 	NoName:         "no_name",
 	UnknownName:    "unknown_name",
 	Outage:         "outage",
+	Starved:        "out_of_resources",
 }
 
 // String is the reason as logs and metrics spell it.
@@ -109,6 +112,7 @@ var settings = [reasons]string{
 	NoName:         "no_name",
 	UnknownName:    "route",
 	Outage:         "pool",
+	Starved:        "limit total",
 	Idle:           "idle",
 	HalfClosed:     "linger",
 	GatewayDown:    "on_down",

@@ -182,9 +182,13 @@ func (t *trial) carryOut(a attempt.Action) {
 	case attempt.Drop:
 		t.release(a.Flight).drop()
 	case attempt.Orphan:
-		t.release(a.Flight).orphan(t.policy.Dial)
+		t.release(a.Flight).orphan(t.policy.Dial, a.Since)
 	case attempt.GiveUp:
-		t.why = session.Outage
+		if t.why = session.Outage; a.Fault == attempt.Starving {
+			t.why = session.Starved
+		}
+	case attempt.Doubt:
+		t.seat.Gateway(a.Member).Doubt()
 	case attempt.Praise:
 		t.praise(a)
 	case attempt.Blame:

@@ -77,7 +77,7 @@ func TestOwnFault(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, setup{}, member, piped(echo))
 				mustWrite(t, r.welcome(), clientHello("example.com"))
-				if rec := r.ended(session.Outage); rec.Dials != 1 || len(r.evidence()) != 0 {
+				if rec := r.ended(session.Starved); rec.Dials != 1 || len(r.evidence()) != 0 {
 					t.Errorf("record %+v, evidence %v", rec, r.evidence())
 				}
 			})
@@ -216,19 +216,19 @@ func TestOrphansAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, setup{}, blackhole, piped(echo))
 		head := clientHello("example.com")
-		for range 40 {
+		for range 80 {
 			c := r.welcome()
 			mustWrite(t, c, head)
 			defer c.Close()
 		}
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
-		if n := r.gateways[0].Orphans.Load(); n != 32 {
+		if n := r.gateways[0].Orphans.Load(); n != 64 {
 			t.Errorf("%d orphans", n)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := r.faults(0, attempt.Slow); n != 32 {
+		if n := r.faults(0, attempt.Slow); n != 64 {
 			t.Errorf("%d faults", n)
 		}
 	})

@@ -118,11 +118,11 @@ func (f *flight) drop() {
 }
 
 // maxOrphans bounds the lost dials to one gateway that are waited for.
-const maxOrphans = 32
+const maxOrphans = 64
 
 // orphan lets a dial that lost its race come to its end without the visitor,
-// within limit: whether it connects at all is evidence.
-func (f *flight) orphan(limit time.Duration) {
+// within limit of its beginning: whether it connects at all is evidence.
+func (f *flight) orphan(limit time.Duration, since int64) {
 	if f.gateway.Orphans.Add(1) > maxOrphans {
 		f.gateway.Orphans.Add(-1)
 		f.drop()
@@ -131,7 +131,8 @@ func (f *flight) orphan(limit time.Duration) {
 	if limit <= 0 {
 		limit = attempt.Policy{}.WithDefaults().Dial
 	}
-	time.AfterFunc(limit, func() { f.cancel(errLate) })
+	left := limit - time.Duration(session.Now()-since)
+	time.AfterFunc(max(left, 0), func() { f.cancel(errLate) })
 	if !f.state.CompareAndSwap(flying, orphaned) {
 		f.judge(<-f.dialled)
 	}

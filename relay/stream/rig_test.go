@@ -73,7 +73,7 @@ func newRig(t *testing.T, s setup, members ...dialer) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, members: members, records: make(chan session.Record, 64)}
+	r := &rig{t: t, members: members, records: make(chan session.Record, 256)}
 	r.ln = session.NewListener("test", limits, r)
 	s.pool.Name = "home"
 	live := session.NewPool(s.pool, session.NewPoolStats())

@@ -1,0 +1,80 @@
+// Package configs_test loads every file here and the example, and runs the README's
+// quick start.
+package configs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// bin returns the folder with edge-relay.
+func bin(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("EDGE_BIN_DIR"); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", filepath.Join(dir, "edge-relay"), "../xcaddy/relay")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	return dir
+}
+
+// TestEveryFile does what make check does: Caddyfiles are formatted and valid, the
+// unit and the alert rules are accepted.
+func TestEveryFile(t *testing.T) {
+	out, err := exec.Command("../tools/check-configs", filepath.Join(bin(t), "edge-relay")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	if os.Getenv("CI") == "true" && strings.Contains(string(out), "not checked") {
+		t.Errorf("CI must check everything:\n%s", out)
+	}
+}
+
+// TestQuickStart runs the README's commands, all but the build, in a shell.
+func TestQuickStart(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "## Quick start")
+	_, rest, _ = strings.Cut(rest, "```sh\n")
+	script, _, found := strings.Cut(rest, "```")
+	if !found || !strings.HasPrefix(script, "make build\n") || strings.Count(script, "\n") > 10 {
+		t.Fatalf("the quick start is\n%s", script)
+	}
+	script = strings.TrimPrefix(script, "make build\n")
+	script = strings.ReplaceAll(script, "bin/", bin(t)+"/")
+
+	home := t.TempDir()
+	shell := exec.CommandContext(t.Context(), "sh", "-ec", "cd ..\n"+script+"wait\n")
+	shell.Env = append(os.Environ(), "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home)
+	logs, err := os.Create(filepath.Join(home, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer logs.Close()
+	shell.Stderr = logs
+	out, err := shell.Output()
+	if err != nil {
+		log, _ := os.ReadFile(logs.Name())
+		t.Fatalf("%v:\n%s\n%s", err, out, log)
+	}
+	// What each curl says is in the comment behind it.
+	said := string(out)
+	for line := range strings.SplitSeq(script, "\n") {
+		_, want, commented := strings.Cut(line, " # ")
+		if !commented {
+			continue
+		}
+		if _, said, found = strings.Cut(said, want); !found {
+			t.Errorf("%s\nsaid nothing of %s; all of it:\n%s", line, want, out)
+		}
+	}
+}
