@@ -78,7 +78,16 @@ func New(o Options) (*Relay, error) {
 func (r *Relay) Start(c *Config) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.apply(c); err != nil {
+	fresh, err := r.bind(c)
+	if err != nil {
+		return err
+	}
+	if err := r.enforce(c, fresh); err != nil {
+		if n := len(r.configs); n > 0 {
+			if back := r.apply(r.configs[n-1]); back != nil {
+				r.log.Error("going back to the config before", "error", back)
+			}
+		}
 		return err
 	}
 	r.configs = append(r.configs, c)
@@ -111,8 +120,10 @@ func (r *Relay) Close(drain time.Duration) {
 		l.close()
 		delete(r.listeners, key)
 	}
-	r.drain(drain)
+	// Its file is written now: while this relay drains, another one may have
+	// begun and have news.
 	r.Monitor.Close()
+	r.drain(drain)
 	r.engines.close()
 	r.access.close()
 }
@@ -150,6 +161,11 @@ func (r *Relay) apply(c *Config) error {
 	if err != nil {
 		return err
 	}
+	return r.enforce(c, fresh)
+}
+
+// enforce puts c in force with the listeners that were bound for it.
+func (r *Relay) enforce(c *Config, fresh map[string]*listener) error {
 	pools := r.Monitor.Apply(c.Monitor)
 	r.pools.Store(&pools)
 	for _, lc := range c.Listeners {
@@ -165,6 +181,7 @@ func (r *Relay) apply(c *Config) error {
 	}
 	for key, l := range fresh {
 		if err := l.serve(&r.engines); err != nil {
+			r.forget(fresh)
 			return fmt.Errorf("listening on %s: %w", key, err)
 		}
 	}
@@ -194,6 +211,15 @@ func (r *Relay) bind(c *Config) (map[string]*listener, error) {
 		return nil, errors.Join(errs...)
 	}
 	return fresh, nil
+}
+
+// forget closes listeners that were to be served, so that the next config that
+// has them binds them anew.
+func (r *Relay) forget(fresh map[string]*listener) {
+	for key, l := range fresh {
+		l.close()
+		delete(r.listeners, key)
+	}
 }
 
 func (r *Relay) closeUnused(c *Config) {

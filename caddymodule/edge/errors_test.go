@@ -127,7 +127,7 @@ func TestLoadErrors(t *testing.T) {
 		{"undefined placeholder", gateway("{env.EDGE_NOT_SET}", ""), `gateway a: dial: evaluated placeholder {env.EDGE_NOT_SET} is empty`},
 		{"placeholder with a bad value", gateway("{env.EDGE_BAD}", ""), `gateway a: dial "no address": want host:port`},
 		{"unreadable roots", gateway("192.0.2.1:443", `,"check":{"kind":"tls","server_name":"a.example.com","roots_file":"/nowhere/ca.pem"}`), `gateway a: check roots: open /nowhere/ca.pem: no such file or directory`},
-		{"roots without a certificate", gateway("192.0.2.1:443", `,"check":{"kind":"tls","server_name":"a.example.com","roots_file":"`+roots+`"}`), `gateway a: check: roots_pem holds no certificate`},
+		{"roots without a certificate", gateway("192.0.2.1:443", `,"check":{"kind":"tls","server_name":"a.example.com","roots_file":"`+roots+`"}`), `gateway a: check: roots holds no certificate`},
 		{"tls without a name", gateway("192.0.2.1:443", `,"check":{"kind":"tls"}`), `gateway a: check: server_name is empty: a tls check needs the name to ask for`},
 		{"unknown key", gateway("192.0.2.1:443", `,"dail":"x"`), `loading edge app module: decoding module config: edge: json: unknown field "dail"`},
 		{"gateway is null", `{"apps":{"edge":{"gateways":{"a":null}}}}`, `gateway a: it is empty`},

@@ -92,7 +92,7 @@ func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, err
 		caddyhttp.SetVar(r.Context(), visitVar(u.Pool), v)
 	}
 	if v.now != nil { // asked again: the one before could not be reached
-		v.now.Blame(attempt.Unreachable)
+		v.now.Blame(attempt.Unreachable, 0)
 		v.leave()
 	}
 	i, ok := v.seat.Pick(v.tried, true)
@@ -221,7 +221,7 @@ func (h *OutageHandler) judge(w http.ResponseWriter, live *session.Pool, v *visi
 		return nil
 	case errors.As(err, &failed):
 		if v.now != nil {
-			v.now.Blame(attempt.Unreachable)
+			v.now.Blame(attempt.Unreachable, 0)
 		}
 		return h.answer(w, live)
 	case errors.Is(err, errOutage) || strings.Contains(err.Error(), "no upstreams available"):

@@ -46,6 +46,17 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
+// Takes returns how long a fault takes to show.
+func (p Policy) Takes(f Fault) time.Duration {
+	switch f {
+	case Slow:
+		return p.Dial
+	case Silent:
+		return p.FirstByte
+	}
+	return 0
+}
+
 // Phase of a flight.
 type Phase uint8
 

@@ -108,7 +108,10 @@ func TestRun(t *testing.T) {
 			if !strings.Contains(got.Detail, tc.detail) {
 				t.Errorf("detail is %q, want %q in it", got.Detail, tc.detail)
 			}
-			got.Detail = ""
+			if timeout := got.Value == health.Bad && !got.Firm; timeout != (got.Span > 0) {
+				t.Errorf("evidence spans %s", got.Span)
+			}
+			got.Detail, got.Span = "", 0
 			if got != tc.want || r.OK != (r.Err == nil) {
 				t.Errorf("evidence is %+v, want %+v: %+v", got, tc.want, r)
 			}

@@ -57,7 +57,7 @@ func TestDialer(t *testing.T) {
 		}
 		r := check.Run(t.Context(), check.Spec{}, "192.0.2.1:443", dial)
 		got := r.Evidence()
-		if got.Detail = ""; got != tc.want || r.Unknown != (tc.want.Value == health.ValueUnknown) {
+		if got.Detail, got.Span = "", 0; got != tc.want || r.Unknown != (tc.want.Value == health.ValueUnknown) {
 			t.Errorf("%v: %+v, want %+v", tc.err, got, tc.want)
 		}
 	}

@@ -45,6 +45,9 @@ func (r Result) Evidence() health.Evidence {
 		e.Value, e.Level = health.Good, r.Level
 	case !r.Unknown:
 		e.Value, e.Level, e.Firm = health.Bad, min(r.Level+1, health.Content), r.Firm
+		if !r.Firm {
+			e.Span = r.Latency
+		}
 	}
 	return e
 }

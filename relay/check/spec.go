@@ -125,16 +125,16 @@ func (s Spec) Validate() error {
 
 func (s Spec) validateTLS(errs *problems) {
 	if s.Kind == TCP && (s.ServerName != "" || s.Insecure || len(s.RootsPEM) > 0 || len(s.ALPN) > 0) {
-		errs.add("server_name, roots_pem, insecure and alpn need a tls or https check")
+		errs.add("server_name, roots, insecure and alpn need a tls or https check")
 	}
 	if s.Kind != TCP && s.ServerName == "" {
 		errs.add("server_name is empty: a %s check needs the name to ask for", s.Kind)
 	}
 	if s.Insecure && len(s.RootsPEM) > 0 {
-		errs.add("insecure and roots_pem: want one of them")
+		errs.add("insecure and roots: want one of them")
 	}
 	if len(s.RootsPEM) > 0 && !x509.NewCertPool().AppendCertsFromPEM(s.RootsPEM) {
-		errs.add("roots_pem holds no certificate")
+		errs.add("roots holds no certificate")
 	}
 	if s.Kind == HTTPS && len(s.ALPN) > 0 && !slices.Equal(s.ALPN, []string{"http/1.1"}) {
 		errs.add("alpn: an https check speaks http/1.1 only")

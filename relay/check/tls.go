@@ -100,7 +100,7 @@ func explainCert(err error, leaf *x509.Certificate, want string) string {
 		return fmt.Sprintf("certificate is not for %s, but for %s", want, listed(names(leaf)))
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return fmt.Sprintf("certificate is by an unknown authority, %q: set roots_pem if it is yours", leaf.Issuer)
+		return fmt.Sprintf("certificate is by an unknown authority, %q: set roots if it is yours", leaf.Issuer)
 	}
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 	if !ok || invalid.Reason != x509.Expired || invalid.Cert == nil {

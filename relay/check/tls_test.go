@@ -73,7 +73,7 @@ func TestCertificates(t *testing.T) {
 		{"expired", ca.issue(t, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = past.Add(-time.Hour), past }), false, "certificate expired on 2020-05-06 07:08 UTC"},
 		{"not yet", ca.issue(t, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }), false, "certificate is not valid before"},
 		{"wrong name", ca.issue(t, func(c *x509.Certificate) { c.DNSNames = []string{"a.example.com", "b.example.com"} }), false, "certificate is not for health.example.com, but for a.example.com, b.example.com"},
-		{"unknown authority", other.issue(t, nil), false, `certificate is by an unknown authority, "CN=Test CA": set roots_pem`},
+		{"unknown authority", other.issue(t, nil), false, `certificate is by an unknown authority, "CN=Test CA": set roots`},
 		{"wrong use", ca.issue(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), false, "certificate is not valid: "},
 		{"anything goes", other.issue(t, func(c *x509.Certificate) { c.NotAfter = past.Add(2 * time.Hour); c.NotBefore = past }), true, ""},
 	} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Value is what one observation says. The zero value is ValueUnknown.
@@ -47,6 +48,9 @@ type Evidence struct {
 	// Firm marks a refusal, a reset or a wrong answer, as opposed to a mere
 	// timeout. A firm bad observation counts twice.
 	Firm bool `json:"firm,omitzero"`
+	// Span is how long the observation itself took, for a bad one: a second of
+	// silence is a second of evidence, a refusal is a moment.
+	Span time.Duration `json:"span,omitzero"`
 	// Detail is for people: "connection refused". It never holds a secret.
 	Detail string `json:"detail,omitzero"`
 }

@@ -79,7 +79,7 @@ func (s *State) bad(p Policy, now time.Time, e Evidence) string {
 	lost := s.Goods
 	s.Goods = 0
 	k := s.streak(e.level())
-	k.add(p, now, e.Firm)
+	k.add(p, now, e, s.LastGood)
 	span := now.Sub(k.FirstBad)
 	enough := k.Points >= p.points() && span >= p.Confirm
 	switch {
@@ -95,13 +95,17 @@ func (s *State) bad(p Policy, now time.Time, e Evidence) string {
 	return fmt.Sprintf("suspicious: %d of %d points at %s%s", k.Points, p.points(), e.level(), e.why())
 }
 
-func (k *Streak) add(p Policy, now time.Time, firm bool) {
+// add adds the points of e. What lasted a while was bad from its beginning on,
+// but never from before the last good observation.
+func (k *Streak) add(p Policy, now time.Time, e Evidence, lastGood time.Time) {
 	if k.Points == 0 {
-		k.FirstBad = now
+		if k.FirstBad = now.Add(-e.Span); k.FirstBad.Before(lastGood) {
+			k.FirstBad = lastGood
+		}
 	}
 	k.LastBad = now
 	points := 1
-	if firm {
+	if e.Firm {
 		points = 2
 	}
 	k.Points = min(k.Points+points, p.points())

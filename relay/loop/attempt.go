@@ -95,7 +95,7 @@ func (l *Loop) carryOut(p *pair, a attempt.Action) {
 			p.trial.seat.Gateway(a.Member).Good(level, l.now)
 		}
 	case attempt.Blame:
-		p.trial.seat.Gateway(a.Member).Blame(a.Fault)
+		p.trial.seat.Gateway(a.Member).Blame(a.Fault, p.trial.policy.Takes(a.Fault))
 	}
 }
 

@@ -181,7 +181,7 @@ func (l *Loop) orphan(p *pair, which int, a attempt.Action) {
 		closeFD(e.fd)
 		return
 	}
-	o := &pair{phase: inOrphan, ends: noEnds, gateway: g}
+	o := &pair{phase: inOrphan, ends: noEnds, gateway: g, accepted: a.Since}
 	o.ends[flight0] = e
 	l.seat(o)
 	g.Orphans.Add(1)
@@ -201,14 +201,14 @@ func (l *Loop) onOrphan(o *pair) {
 	case e == 0:
 		o.gateway.Good(health.Connect, l.now)
 	case refusal(e):
-		o.gateway.Blame(attempt.Refused)
+		o.gateway.Blame(attempt.Refused, 0)
 	case !ours(e):
-		o.gateway.Blame(attempt.Unreachable)
+		o.gateway.Blame(attempt.Unreachable, 0)
 	}
 	l.end(o, session.None)
 }
 
 func (l *Loop) orphanLate(o *pair) {
-	o.gateway.Blame(attempt.Slow)
+	o.gateway.Blame(attempt.Slow, time.Duration(l.now-o.accepted))
 	l.end(o, session.None)
 }

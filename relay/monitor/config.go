@@ -191,7 +191,11 @@ func (m *Monitor) applyGateways(list []Gateway) {
 		}
 		if g.Dial != c.Dial || g.Proxy != c.Proxy {
 			g.addresses, g.lookupAt = nil, time.Time{}
-			g.live.SetAddress(c.fixed())
+			address := c.fixed()
+			if known := g.live.Address(); address == nil && known != nil && g.Dial == c.Dial {
+				address = &session.Address{Addr: known.Addr, Proxy: c.Proxy} // until the next look-up
+			}
+			g.live.SetAddress(address)
 		}
 		if g.Gateway.Dial != "" && g.Dial != c.Dial {
 			g.state = health.State{} // another machine: nothing is known of it

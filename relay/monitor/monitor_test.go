@@ -183,7 +183,7 @@ func TestTrafficDecides(t *testing.T) {
 		checks.set(nuc, refused)
 		g := m.Gateway("nuc")
 		took := until(t, 2*time.Second, "down", func() bool {
-			g.Blame(attempt.Refused)
+			g.Blame(attempt.Refused, 0)
 			synctest.Wait()
 			return serving(m) == "nas"
 		})
@@ -202,7 +202,7 @@ func TestCheckClearsFalseAlarm(t *testing.T) {
 		before := checks.count(nuc)
 		g := m.Gateway("nuc")
 		for range 10 {
-			g.Blame(attempt.Refused)
+			g.Blame(attempt.Refused, 0)
 		}
 		<-time.After(50 * time.Millisecond)
 		if got := checks.count(nuc); got == before {
@@ -434,6 +434,31 @@ func TestHostNames(t *testing.T) {
 		change("10.0.0.3")
 		checks.set("10.0.0.3:443", good)
 		until(t, 30*time.Second, "new home", func() bool { return address(m) == "10.0.0.3:443" })
+	})
+}
+
+// A reload that changes only what is said before the first byte does not take a
+// host name's address away until the next look-up.
+func TestReloadKeepsResolvedAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		lookup := func(ctx context.Context, _ string) ([]netip.Addr, error) {
+			if asked++; asked > 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+		}
+		m := monitor.New(monitor.Options{Lookup: lookup})
+		defer m.Close()
+		g := monitor.Gateway{Name: "home", Dial: "home.example.net:443", NoCheck: true}
+		m.Apply(monitor.Config{Gateways: []monitor.Gateway{g}})
+		until(t, time.Second, "resolved", func() bool { return m.Snapshot().Gateways[0].Address == nuc })
+		g.Proxy = 2
+		m.Apply(monitor.Config{Gateways: []monitor.Gateway{g}})
+		if a := m.Gateway("home").Address(); a == nil || a.String() != nuc || a.Proxy != 2 {
+			t.Errorf("after the reload the address is %+v", a)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/edgeward/edgeward/relay/attempt"
 	"github.com/edgeward/edgeward/relay/health"
@@ -89,11 +90,14 @@ func (g *Gateway) Doubt() {
 	g.hub.Observe(g.Name, health.Evidence{Level: health.Connect, Source: health.Traffic, Detail: "a visitor's connection is not accepted yet"})
 }
 
-// Blame notes what a visitor found wrong with the gateway.
-func (g *Gateway) Blame(f attempt.Fault) {
+// Blame notes what a visitor found wrong with the gateway, and how long it took
+// to find out.
+func (g *Gateway) Blame(f attempt.Fault, took time.Duration) {
 	g.Faults[f].Add(1)
 	b := blames[f]
-	g.hub.Observe(g.Name, health.Evidence{Value: health.Bad, Level: b.level, Source: health.Traffic, Firm: b.firm, Detail: b.detail})
+	g.hub.Observe(g.Name, health.Evidence{
+		Value: health.Bad, Level: b.level, Source: health.Traffic, Firm: b.firm, Span: max(took, 0), Detail: b.detail,
+	})
 }
 
 var blames = [attempt.Faults]struct {

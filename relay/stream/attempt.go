@@ -192,7 +192,7 @@ func (t *trial) carryOut(a attempt.Action) {
 	case attempt.Praise:
 		t.praise(a)
 	case attempt.Blame:
-		t.seat.Gateway(a.Member).Blame(a.Fault)
+		t.seat.Gateway(a.Member).Blame(a.Fault, t.policy.Takes(a.Fault))
 	}
 }
 

@@ -24,12 +24,13 @@ const (
 
 // flight is one dial, and the member's connection that comes of it.
 type flight struct {
-	engine  *Engine
-	gateway *session.Gateway
-	address *session.Address
-	cancel  context.CancelCauseFunc
-	state   atomic.Int32
-	dialled chan verdict // one, when state is landed
+	engine   *Engine
+	gateway  *session.Gateway
+	address  *session.Address
+	cancel   context.CancelCauseFunc
+	state    atomic.Int32
+	dialled  chan verdict  // one, when state is landed
+	patience time.Duration // of an orphan
 
 	taken    bool          // the attempt has the verdict
 	conn     net.Conn      // of the verdict
@@ -131,6 +132,7 @@ func (f *flight) orphan(limit time.Duration, since int64) {
 	if limit <= 0 {
 		limit = attempt.Policy{}.WithDefaults().Dial
 	}
+	f.patience = limit
 	left := limit - time.Duration(session.Now()-since)
 	time.AfterFunc(max(left, 0), func() { f.cancel(errLate) })
 	if !f.state.CompareAndSwap(flying, orphaned) {
@@ -146,12 +148,12 @@ func (f *flight) judge(v verdict) {
 	case v.err == nil:
 		f.gateway.Good(health.Connect, session.Now())
 	case errors.Is(v.cause, errLate):
-		f.gateway.Blame(attempt.Slow)
+		f.gateway.Blame(attempt.Slow, f.patience)
 	case v.cause != nil || ours(v.err):
 	case refused(v.err):
-		f.gateway.Blame(attempt.Refused)
+		f.gateway.Blame(attempt.Refused, 0)
 	default:
-		f.gateway.Blame(attempt.Unreachable)
+		f.gateway.Blame(attempt.Unreachable, 0)
 	}
 }
 

@@ -127,7 +127,7 @@ func (f *flow) connect() bool {
 			return false
 		}
 		if !errors.Is(err, errAddress) {
-			g.Blame(attempt.Unreachable)
+			g.Blame(attempt.Unreachable, 0)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (f *flow) onRefused() {
 	now := session.Now()
 	if f.blamed == 0 || now-f.blamed >= again {
 		f.blamed = now
-		f.gateway.Blame(attempt.Refused)
+		f.gateway.Blame(attempt.Refused, 0)
 	}
 	if f.heard.Load() || now-f.lap >= again {
 		f.tried, f.lap = 0, now
