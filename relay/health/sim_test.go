@@ -109,7 +109,7 @@ func (q *queue) Pop() any {
 var (
 	answers  = outcome{health.Evidence{Value: health.Good, Level: health.Answer}, 30 * time.Millisecond}
 	refuses  = outcome{health.Evidence{Value: health.Bad, Level: health.Connect, Firm: true}, 10 * time.Millisecond}
-	isSilent = outcome{health.Evidence{Value: health.Bad, Level: health.Connect}, simLimit}
+	isSilent = outcome{health.Evidence{Value: health.Bad, Level: health.Connect, Span: simLimit}, simLimit}
 )
 
 // lossy answers, but loses one check in twenty.
@@ -177,5 +177,37 @@ func TestDeathIsFound(t *testing.T) {
 				t.Errorf("worst is %s, want %s", worst, tc.within)
 			}
 		})
+	}
+}
+
+// TestHeartbeatLossIsNotDeath: a gateway that only reports itself, a day long, with
+// 5 % of its heartbeats lost. Some minutes nothing is known; it is never down.
+func TestHeartbeatLossIsNotDeath(t *testing.T) {
+	const every = 5 * time.Second
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var p health.Policy
+		var s health.State
+		unknown := 0
+		for now := time.Duration(0); now < 24*time.Hour; now += every*9/10 + time.Duration(rng.Int64N(int64(every/5))) {
+			for wake := health.Wake(p, s); !wake.IsZero() && wake.Before(epoch.Add(now)); wake = health.Wake(p, s) {
+				var rec health.Record
+				if s, rec = health.Next(p, s, wake, health.Tick{}); rec.To == health.Unknown {
+					unknown++
+				}
+			}
+			if rng.Float64() < 0.05 {
+				continue
+			}
+			s, _ = health.Next(p, s, epoch.Add(now), health.Observed{Evidence: health.Evidence{
+				Value: health.Good, Level: health.Connect, Source: health.Heartbeat,
+			}})
+			if s.Phase != health.Alive || s.WasDown() {
+				t.Fatalf("seed %d, after %s: %s, was down %v", seed, now, s.Phase, s.WasDown())
+			}
+		}
+		if unknown > 100 {
+			t.Errorf("seed %d: unknown %d times", seed, unknown)
+		}
 	}
 }
