@@ -5,7 +5,7 @@
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -tags=nobadger,nomysql,nopgx)
 
 BIN  := $(CURDIR)/bin
-TOOL := go tool -modfile=tools/pinned/go.mod
+TOOL := go tool -modfile=tools/go.mod
 # cgo is for the race detector alone; xcaddy builds without, and so does this.
 STATIC := CGO_ENABLED=0
 
@@ -23,17 +23,17 @@ test-deps:
 	@tools/install-test-deps
 
 test: test-deps build ## Run every test with the race detector; installs what they need as Debian packages
-	CGO_ENABLED=1 EDGE_BIN_DIR=$(BIN) go run ./tools/testrun -race -shuffle=on -timeout 20m ./...
+	CGO_ENABLED=1 EDGE_BIN_DIR=$(BIN) go run ./internal/testrun -race -shuffle=on -timeout 20m ./...
 
 demo: build ## Show a gateway die under load, and what visitors see
-	EDGE_BIN_DIR=$(BIN) go run ./tools/demo
+	EDGE_BIN_DIR=$(BIN) go run ./e2e/demo
 
 check: build ## Check format, vet, go fix, staticcheck, go.mod and every file in configs/
 	@echo gofumpt; files=$$($(STATIC) $(TOOL) gofumpt -l .) && test -z "$$files" || { echo "$$files: run make fmt"; exit 1; }
 	@echo vet; $(STATIC) go vet ./...
 	@echo go fix; diff=$$($(STATIC) go fix -diff ./...) && test -z "$$diff" || { echo "$$diff"; exit 1; }
 	@echo staticcheck; $(STATIC) $(TOOL) staticcheck ./...
-	@echo go mod tidy; go mod tidy -diff && go -C tools/pinned mod tidy -diff
+	@echo go mod tidy; go mod tidy -diff && go -C tools mod tidy -diff
 	@tools/check-configs $(BIN)/edge-relay
 
 fmt: ## Format all Go code

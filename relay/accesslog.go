@@ -14,6 +14,7 @@ type accessLog struct {
 	records chan session.Record
 	write   func(session.Record)
 	lost    atomic.Uint64
+	over    chan struct{} // closed when nothing more is written
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
@@ -29,7 +30,7 @@ const (
 )
 
 func newAccessLog(write func(session.Record)) *accessLog {
-	a := &accessLog{records: make(chan session.Record, logBacklog), write: write, refused: map[session.Reason]int{}}
+	a := &accessLog{records: make(chan session.Record, logBacklog), over: make(chan struct{}), write: write, refused: map[session.Reason]int{}}
 	if write != nil {
 		a.wg.Go(a.run)
 	}
@@ -37,8 +38,16 @@ func newAccessLog(write func(session.Record)) *accessLog {
 }
 
 func (a *accessLog) run() {
-	for r := range a.records {
-		a.write(r)
+	for {
+		select {
+		case r := <-a.records:
+			a.write(r)
+		case <-a.over:
+			for range len(a.records) {
+				a.write(<-a.records)
+			}
+			return
+		}
 	}
 }
 
@@ -65,8 +74,9 @@ func (a *accessLog) tooMany(why session.Reason) bool {
 	return a.refused[why] > refusalsPerSecond
 }
 
-// close writes what is left. Nothing may Put any more.
+// close writes what is left. What is Put later, by a connection that came as
+// everything stopped, is lost.
 func (a *accessLog) close() {
-	close(a.records)
+	close(a.over)
 	a.wg.Wait()
 }

@@ -115,11 +115,11 @@ func (r *Relay) Stop(c *Config) {
 // rest, and stops everything.
 func (r *Relay) Close(drain time.Duration) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for key, l := range r.listeners {
 		l.close()
 		delete(r.listeners, key)
 	}
+	r.mu.Unlock()
 	// Its file is written now: while this relay drains, another one may have
 	// begun and have news.
 	r.Monitor.Close()
@@ -128,11 +128,9 @@ func (r *Relay) Close(drain time.Duration) {
 	r.access.close()
 }
 
-// open counts the connections that are open. The caller holds mu.
+// open counts the connections that are open.
 func (r *Relay) open() (n int64) {
-	for _, l := range r.lives {
-		n += l.Open.Load()
-	}
+	r.Listeners(func(l *session.Listener) { n += l.Open.Load() })
 	return n
 }
 

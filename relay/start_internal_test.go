@@ -48,3 +48,16 @@ func TestFailedStartKeepsNoListener(t *testing.T) {
 	}
 	again.Close()
 }
+
+// A connection that ends when the log has been closed loses its record and
+// nothing else.
+func TestRecordAfterTheEnd(t *testing.T) {
+	var written int
+	a := newAccessLog(func(session.Record) { written++ })
+	a.Put(session.Record{Reason: session.ClientClosed})
+	a.close()
+	a.Put(session.Record{Reason: session.Stopped})
+	if written != 1 {
+		t.Errorf("%d records were written, want the one before the end", written)
+	}
+}

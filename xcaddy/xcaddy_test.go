@@ -69,7 +69,7 @@ func TestREADMEBuildsWithXcaddy(t *testing.T) {
 		}
 	}
 	xcaddy, binary := filepath.Join(dir, "xcaddy"), filepath.Join(dir, "caddy")
-	run("go", "build", "-modfile=tools/pinned/go.mod", "-o", xcaddy, "github.com/caddyserver/xcaddy/cmd/xcaddy")
+	run("go", "build", "-modfile=tools/go.mod", "-o", xcaddy, "github.com/caddyserver/xcaddy/cmd/xcaddy")
 	run(xcaddy, append(words[1:], "--output", binary)...)
 	checkModules(t, binary)
 }

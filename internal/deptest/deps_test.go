@@ -85,7 +85,6 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		"caddymodule": {"caddymodule", "relay", "watchdog", "internal"},
 		"xcaddy":      {"xcaddy", "caddymodule"},
 		"e2e":         {"e2e", "caddymodule", "sidecar", "relay", "watchdog", "internal"},
-		"tools":       {"tools", "e2e", "relay", "internal"},
 		"configs":     {"internal"},
 	}
 	for _, p := range list(t) {

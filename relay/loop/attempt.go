@@ -76,6 +76,10 @@ func (l *Loop) carryOut(p *pair, a attempt.Action) {
 	case attempt.Send:
 		l.sendHead(p, which, a.Member)
 	case attempt.Serve:
+		if why := p.trial.seat.Left(a.Member); why != session.None { // those that served have been closed meanwhile
+			l.end(p, why)
+			return
+		}
 		l.serve(p, int8(which))
 	case attempt.Drop:
 		p.trial.seat.Gateway(a.Member).Open.Add(-1)

@@ -63,6 +63,7 @@ type chaos struct {
 	doorMu sync.RWMutex // held for writing while the door moves
 	door   *loop.Door
 
+	logging sync.WaitGroup
 	mu      sync.Mutex
 	visits  map[netip.Addr]*visit
 	records map[netip.Addr][]session.Record
@@ -124,13 +125,13 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	})
 	x.gateways[1].SetAddress(&session.Address{Addr: netip.MustParseAddrPort(addresses[1]), Proxy: 2})
 	x.gateways[5].SetAddress(&session.Address{Path: addresses[5]})
-	go func() {
+	x.logging.Go(func() {
 		for rec := range x.world.records {
 			x.mu.Lock()
 			x.records[rec.Source.Addr()] = append(x.records[rec.Source.Addr()], rec)
 			x.mu.Unlock()
 		}
-	}()
+	})
 	return x
 }
 
@@ -559,6 +560,7 @@ func (x *chaos) close() {
 	}
 	x.shut()
 	close(x.world.records)
+	x.logging.Wait()
 	x.checkCounts()
 }
 

@@ -18,7 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/edgeward/edgeward/relay/attempt"
+	"github.com/edgeward/edgeward/relay/health"
 	"github.com/edgeward/edgeward/relay/loop"
+	"github.com/edgeward/edgeward/relay/pool"
 	"github.com/edgeward/edgeward/relay/session"
 )
 
@@ -269,6 +271,7 @@ func TestCountsAfterABreak(t *testing.T) {
 	conns <- nil
 	release()
 	r := w.ended()
+	w.engine.Connections(0) // the record comes a moment before the counters
 	if got := w.gateways[0].BytesDown.Load(); got != 5 || r.BytesDown != 5 {
 		t.Errorf("the gateway counts %d bytes down and the record %d, want 5", got, r.BytesDown)
 	}
@@ -385,5 +388,31 @@ func TestLargeHelloIsReplayedWhole(t *testing.T) {
 	c.Close()
 	if r := w.ended(); r.Gateway != "b" || r.Hello.Bytes != len(hello) {
 		t.Errorf("served by %q with a hello of %d bytes, want b and %d", r.Gateway, r.Hello.Bytes, len(hello))
+	}
+}
+
+// A gateway that is disabled while a visitor waits for its answer does not get
+// to keep him: the sessions it had have just been closed.
+func TestDisabledWhileItAnswers(t *testing.T) {
+	hello := helloBytes(t, "example.com")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, []string{origin(t, func(c *net.TCPConn) {
+		_, _ = io.ReadFull(c, make([]byte, len(hello)))
+		close(asked)
+		<-answer
+		_, _ = c.Write([]byte("!"))
+		_, _ = io.Copy(io.Discard, c)
+	})})
+	c := w.dial()
+	_, _ = c.Write(hello)
+	<-asked
+	view, _ := pool.Derive(w.pool.Settings, func(string) pool.GatewayState {
+		return pool.GatewayState{Phase: health.Alive, Op: pool.Disabled}
+	}, pool.Marks{}, time.Now())
+	w.pool.Publish(&session.Choice{View: view, Gateways: w.gateways})
+	w.engine.CloseGateway(w.gateways[0], "home", session.Disabled)
+	close(answer)
+	if r := w.ended(); r.Reason != session.Disabled {
+		t.Errorf("ended for %s, want the gateway disabled", r.Reason)
 	}
 }

@@ -111,5 +111,23 @@ func (s *Seat) Pick(tried uint64, hedge bool) (int8, bool) {
 	}
 }
 
+// Left tells why connections to member i are to be closed, if that has come to
+// be so since the seat was taken; None if not.
+func (s *Seat) Left(i int8) Reason {
+	was := &s.Choice.View.Members[i]
+	now := s.Pool.Choice()
+	if now == s.Choice || was.CloseSessions {
+		return None
+	}
+	j := now.View.Index(was.Gateway)
+	switch {
+	case j < 0 || !now.View.Members[j].CloseSessions:
+		return None
+	case now.View.Members[j].Role == pool.RoleDisabled:
+		return Disabled
+	}
+	return GatewayDown
+}
+
 // Gateway returns the gateway of member i.
 func (s *Seat) Gateway(i int8) *Gateway { return s.Choice.Gateways[i] }

@@ -1,7 +1,7 @@
 // Command testrun runs go test and says at the end what came of it: the closing
 // line of each package, and one line that counts the tests.
 //
-//	go run ./tools/testrun -race -shuffle=on ./...
+//	go run ./internal/testrun -race -shuffle=on ./...
 //
 // Its arguments are those of go test. While it runs it prints the output of each
 // test that failed, the reason of each that was skipped, and nothing else. Tests

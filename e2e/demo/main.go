@@ -3,7 +3,7 @@
 // visitors come all the time, and plays acts. Every visitor makes a full TLS
 // handshake, verifies the certificate and fetches a page.
 //
-//	go run ./tools/demo -bin bin/edge-relay
+//	go run ./e2e/demo -bin bin/edge-relay
 //
 // It exits with 0 if nobody failed while a gateway was alive, and each act ended
 // as it should; else with 1. NO_COLOR and output that is no terminal give plain

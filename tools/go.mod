@@ -1,4 +1,4 @@
-module github.com/edgeward/edgeward/tools/pinned
+module github.com/edgeward/edgeward/tools
 
 go 1.26.0
 
