@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -186,6 +186,9 @@ func (h *PoolHandler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 		return errors.New("edge_pool: UDP needs a listener of the edge app: listen udp/<port>")
 	}
 	head, conn := unread(cx)
+	if _, isTCP := conn.(*net.TCPConn); !isTCP {
+		head = slices.Clone(head) // its engine may write it for longer than the buffer is ours
+	}
 	w := h.wayTo(r, p)
 	v := session.Visitor{
 		Source: remote(cx), Local: addrPort(cx.LocalAddr()), Listener: w.listener, Rules: h.rules, Route: w.route,
@@ -193,7 +196,6 @@ func (h *PoolHandler) Handle(cx *layer4.Connection, next layer4.Handler) error {
 	}
 	held, _ := cx.GetVar(leaseVar).(*heldLease)
 	v.Lease = held.take()
-	_ = conn.SetDeadline(time.Time{}) // layer4's matching is over
 	v.Listener.Accepted.Add(1)
 	out := r.Serve(conn, v)
 	if !out.Served {

@@ -138,17 +138,24 @@ func helloOf(cx *layer4.Connection, most int) (hello.Info, error) {
 	}
 	cx.SetVar(helloVar, &readHello{info, err})
 	if err == nil {
-		expose(cx, &info)
+		expose(cx, info)
 	}
 	return info, err
 }
 
-// expose sets the placeholders.
-func expose(cx *layer4.Connection, info *hello.Info) {
-	repl := cx.Replacer()
-	repl.Set("l4.edge.server_name", info.ServerName)
-	repl.Set("l4.edge.alpn", strings.Join(info.Protocols, ","))
-	repl.Set("l4.edge.ech", info.ECH)
+// expose makes the placeholders known. They are worked out when one is used.
+func expose(cx *layer4.Connection, info hello.Info) {
+	cx.Replacer().Map(func(key string) (any, bool) {
+		switch key {
+		case "l4.edge.server_name":
+			return info.ServerName, true
+		case "l4.edge.alpn":
+			return strings.Join(info.Protocols, ","), true
+		case "l4.edge.ech":
+			return info.ECH, true
+		}
+		return nil, false
+	})
 }
 
 // gather reads the rest of a ClientHello. layer4 has no way to give bytes back to
@@ -209,13 +216,12 @@ func (r *readAhead) CloseWrite() error {
 // unread returns all that has been read of a connection and not used, and the
 // connection below.
 func unread(cx *layer4.Connection) (head []byte, below net.Conn) {
-	head = append(head, cx.MatchingBytes()...)
-	below = cx.Conn
-	if ahead, ok := below.(*readAhead); ok {
-		head = append(head, ahead.pending...)
-		below = ahead.Conn
+	ahead, ok := cx.Conn.(*readAhead)
+	if !ok {
+		return cx.MatchingBytes(), cx.Conn
 	}
-	return head, below
+	head = append(head, cx.MatchingBytes()...)
+	return append(head, ahead.pending...), ahead.Conn
 }
 
 // Interface guards.

@@ -55,7 +55,7 @@ func (l *Loop) acceptSome(d *door) {
 		fd, src, e := accept(d.fd)
 		switch e {
 		case 0:
-			l.welcome(fd, src, d.listener)
+			l.share(fd, src, d.listener)
 		case again:
 			return
 		case unix.ECONNABORTED, unix.EPROTO:
@@ -63,6 +63,21 @@ func (l *Loop) acceptSome(d *door) {
 			l.pauseDoor(d, e)
 			return
 		}
+	}
+}
+
+// share welcomes a visitor in this loop, or in one that has much less to do: the
+// kernel wakes the same loop first again and again, and a few streams in one loop
+// would leave the other cores idle.
+func (l *Loop) share(fd int32, src netip.AddrPort, ln *session.Listener) {
+	to, mine := l, l.load.Load()
+	for _, peer := range l.peers {
+		if load := peer.load.Load(); load+max(2, mine/4) < mine && load < to.load.Load() {
+			to = peer
+		}
+	}
+	if to == l || !to.do(func() { to.welcome(fd, src, ln) }) {
+		l.welcome(fd, src, ln)
 	}
 }
 

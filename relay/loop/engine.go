@@ -60,6 +60,9 @@ func New(c Config) (*Engine, error) {
 			return nil, err
 		}
 		e.loops = append(e.loops, l)
+	}
+	for _, l := range e.loops {
+		l.peers = e.loops
 		e.wg.Go(l.run)
 	}
 	if procs < n+2 {

@@ -3,11 +3,13 @@
 package loop
 
 import (
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +21,8 @@ import (
 type Loop struct {
 	ep, wake int32
 	log      *slog.Logger
+	peers    []*Loop      // all loops of the engine, this one too
+	load     atomic.Int32 // pairs it has
 	now      int64
 	turn     uint64 // counts rounds of run
 
@@ -59,7 +63,8 @@ func newLoop(log *slog.Logger) (*Loop, error) {
 		return nil, fmt.Errorf("creating eventfd: %w", err)
 	}
 	l := &Loop{ep: int32(ep), wake: int32(wake), log: log, slots: make([]slot, 1), scratch: make([]byte, 64<<10)}
-	if e := epollAdd(l.ep, l.wake, unix.EPOLLIN, wakeSlot, 0); e != 0 {
+	// Edge-triggered: each write wakes the loop, and nobody need read.
+	if e := epollAdd(l.ep, l.wake, unix.EPOLLIN|unix.EPOLLET, wakeSlot, 0); e != 0 {
 		l.release()
 		return nil, fmt.Errorf("watching eventfd: %w", e)
 	}
@@ -76,7 +81,8 @@ func (l *Loop) do(f func()) bool {
 	}
 	l.commands = append(l.commands, f)
 	if len(l.commands) == 1 {
-		one := [8]byte{7: 1, 0: 1} // either byte order makes it non-zero
+		var one [8]byte
+		binary.NativeEndian.PutUint64(one[:], 1) // never read: 2^64 writes fit (eventfd(2))
 		_, _ = unix.Write(int(l.wake), one[:])
 	}
 	return true
@@ -149,8 +155,6 @@ func (l *Loop) fault(p *pair, r any) {
 }
 
 func (l *Loop) runCommands() {
-	var eight [8]byte
-	_, _ = unix.Read(int(l.wake), eight[:])
 	l.mu.Lock()
 	list := l.commands
 	l.commands = nil
@@ -191,6 +195,7 @@ func (l *Loop) seat(p *pair) {
 	s := &l.slots[p.slot]
 	s.pair = p
 	p.tag = s.tag
+	l.load.Add(1)
 }
 
 const tags = 1 << 28
@@ -201,6 +206,7 @@ func (l *Loop) unseat(p *pair) {
 	s := &l.slots[p.slot]
 	s.pair, s.tag = nil, (s.tag+1)%tags
 	l.dead = append(l.dead, p)
+	l.load.Add(-1)
 }
 
 func (l *Loop) recycle() {

@@ -771,6 +771,26 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
+// A loop hears every command, the thousandth like the first, and visitors who
+// come in by one loop are shared with the others.
+func TestManyCommands(t *testing.T) {
+	hello := helloBytes(t, "example.com")
+	w := newWorld(t, []string{origin(t, echo(len(hello)))})
+	for range 2000 {
+		w.engine.Connections(0)
+	}
+	var conns []net.Conn
+	for range 300 {
+		c := w.dial()
+		_, _ = c.Write(hello)
+		mustRead(t, c, "!")
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
 // Loops that wait hold no garbage collection up, idle or under load.
 func TestForcedGarbageCollectionReturns(t *testing.T) {
 	hello := helloBytes(t, "example.com")
