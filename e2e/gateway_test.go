@@ -223,9 +223,8 @@ func (g *gateway) blackhole() {
 	fd := must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(g.t)
 	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	sa := &syscall.SockaddrInet4{Port: addr.Port, Addr: [4]byte(addr.IP.To4())}
-	if err := syscall.Bind(fd, sa); err != nil {
-		g.t.Fatal(err)
-	}
+	// The listener is closed once its accept has noticed.
+	eventually(g.t, 5*time.Second, g.addr+" can be bound", func() bool { return syscall.Bind(fd, sa) == nil })
 	if err := syscall.Listen(fd, 0); err != nil {
 		g.t.Fatal(err)
 	}
