@@ -66,13 +66,13 @@ func (l *Loop) acceptSome(d *door) {
 	}
 }
 
-// share welcomes a visitor in this loop, or in one that has much less to do: the
-// kernel wakes the same loop first again and again, and a few streams in one loop
-// would leave the other cores idle.
+// share welcomes a visitor in this loop, or in one that has clearly less to do:
+// the kernel wakes the same loop first again and again, and a few streams in one
+// loop would leave the other cores idle.
 func (l *Loop) share(fd int32, src netip.AddrPort, ln *session.Listener) {
 	to, mine := l, l.load.Load()
 	for _, peer := range l.peers {
-		if load := peer.load.Load(); load+max(2, mine/4) < mine && load < to.load.Load() {
+		if load := peer.load.Load(); load+mine/4 < mine && load < to.load.Load() {
 			to = peer
 		}
 	}
