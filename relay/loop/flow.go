@@ -103,6 +103,9 @@ func (l *Loop) move(p *pair, d int) (more bool) {
 // flush writes what was read before. It returns false when the sink takes no
 // more, or the pair is over. A sink that takes little at a time is not quiet.
 func (l *Loop) flush(p *pair, f *flow, d int, dst *end) bool {
+	if !dst.writable && (f.pend != nil || f.piped > 0) {
+		return false // it has said so, and epoll tells when that changes
+	}
 	for f.pend != nil {
 		n, e := send(dst.fd, f.pend[f.sent:])
 		if e == again {

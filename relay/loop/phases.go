@@ -17,7 +17,7 @@ import (
 func (l *Loop) onEvent(p *pair, which int, events uint32) {
 	e := &p.ends[which]
 	e.readable = e.readable || events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
-	e.writable = e.writable || events&unix.EPOLLOUT != 0
+	e.writable = e.writable || events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0
 	e.hup = e.hup || events&(unix.EPOLLRDHUP|unix.EPOLLHUP) != 0
 	if events&unix.EPOLLERR != 0 && (p.phase == inService || which == visitor) {
 		e.broken = e.broken || socketError(e.fd) != 0
