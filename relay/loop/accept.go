@@ -76,7 +76,17 @@ func (l *Loop) share(fd int32, src netip.AddrPort, ln *session.Listener) {
 			to = peer
 		}
 	}
-	if to == l || !to.do(func() { to.welcome(fd, src, ln) }) {
+	if to == l {
+		l.welcome(fd, src, ln)
+		return
+	}
+	to.load.Add(1) // from now on, or the whole batch would go there
+	taken := to.do(func() {
+		to.load.Add(-1)
+		to.welcome(fd, src, ln)
+	})
+	if !taken {
+		to.load.Add(-1)
 		l.welcome(fd, src, ln)
 	}
 }
