@@ -75,6 +75,7 @@ func (l *Loop) move(p *pair, d int) (more bool) {
 	src, dst := p.sides(d)
 	for left := budget; left > 0; {
 		if !l.flush(p, f, d, dst) {
+			l.topUp(p, f, src)
 			return false
 		}
 		if f.eof {
@@ -136,6 +137,23 @@ func (l *Loop) flush(p *pair, f *flow, d int, dst *end) bool {
 		f.piped -= int32(n)
 	}
 	return true
+}
+
+// topUp goes on filling the pipe of a stream whose sink is full, so that the sink
+// gets more at a time. What stops it is looked at by the read that comes once the
+// pipe is empty.
+func (l *Loop) topUp(p *pair, f *flow, src *end) {
+	if p.phase != inService || f.dead || f.eof || f.piped == 0 || !src.readable {
+		return
+	}
+	n, e := splice(src.fd, f.pipe.w, f.pipe.size-int(f.piped))
+	if e != 0 && e != again {
+		src.broken = true // told once: the next read sees an end
+	}
+	if e == 0 {
+		f.piped += int32(n)
+		f.bytes += uint64(n)
+	}
 }
 
 // copyOnce reads once and writes it on, through the loop's own buffer.
