@@ -37,9 +37,8 @@ func tracked(t *testing.T) []string {
 }
 
 // machines are words that only make sense on the machine a file was written on.
-var machines = regexp.MustCompile(`/(home|Users|work)/[a-z0-9_.-]+/` +
-	`|/root/(go|\.cache|work)` +
-	`|(?i)\b(artifactory|jfrog|nexus|proxy\.golang\.org|registry\.npmjs\.org)\b` +
+var machines = regexp.MustCompile(`/(home|Users)/[a-z0-9_.-]+/|/root/` +
+	`|(?i)\b(proxy|registry)\.[a-z0-9-]+\.(org|com|io)\b` +
 	`|(?i)\bGOPROXY=https?:`)
 
 // TestNoTracesOfAMachine: a path or a registry of one developer's machine is wrong

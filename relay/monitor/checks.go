@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
@@ -157,13 +156,4 @@ func (m *Monitor) onChecked(c checked) {
 			m.judge(g, observed(r))
 		}
 	}
-}
-
-// CheckNow makes the next check of every target due at once.
-func (m *Monitor) CheckNow(ctx context.Context) {
-	m.do(func() {
-		for _, t := range m.tasks {
-			t.next = time.Now()
-		}
-	})
 }

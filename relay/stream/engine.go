@@ -120,11 +120,6 @@ func (e *Engine) CloseGateway(g *session.Gateway, pool string, why session.Reaso
 	}, why)
 }
 
-// CloseListener ends the connections that came in by ln.
-func (e *Engine) CloseListener(ln *session.Listener, why session.Reason) {
-	e.endWhere(func(v *visit) bool { return v.listener == ln }, why)
-}
-
 // Close ends every connection and waits until all is given back. Connections
 // that come later are closed at once.
 func (e *Engine) Close() {

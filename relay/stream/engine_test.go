@@ -71,9 +71,6 @@ func TestClose(t *testing.T) {
 		r.ended(session.GatewayDown)
 		mustEnd(t, a)
 		open()
-		r.CloseListener(r.ln, session.Disabled)
-		r.ended(session.Disabled)
-		open()
 		waiting := r.welcome() // has sent nothing
 		r.Close()
 		r.ended(session.Stopped)
