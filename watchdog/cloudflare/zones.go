@@ -1,0 +1,169 @@
+package cloudflare
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cloudflare/cloudflare-go/v4/dns"
+	"github.com/cloudflare/cloudflare-go/v4/zones"
+)
+
+// Zone is a zone as the API shows it.
+type Zone struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	NameServers []string `json:"name_servers"`
+}
+
+var errZone = errors.New("the zone has no proper id or name")
+
+func (z *Zone) check() error {
+	z.Name = strings.ToLower(z.Name)
+	if !isID(z.ID) || !isName(z.Name) {
+		return errZone
+	}
+	return nil
+}
+
+// ZoneByName finds a zone that the token may see. The Error is of KindNotFound if
+// there is none.
+func (c *Client) ZoneByName(ctx context.Context, name string) (Zone, error) {
+	const op = "finding the zone"
+	name, err := checkName(op, name)
+	if err != nil {
+		return Zone{}, err
+	}
+	var params zones.ZoneListParams
+	params.Name.Value, params.Name.Present = name, true
+	var list []Zone
+	err = c.do(ctx, op, scope{zone: name}, func(ctx context.Context) error {
+		_, err := c.zones.List(ctx, params)
+		return err
+	}, func(reply envelope) error {
+		if json.Unmarshal(reply.Result, &list) != nil {
+			return errZone
+		}
+		for i := range list {
+			if err := list[i].check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Zone{}, err
+	}
+	for _, z := range list {
+		if z.Name == name {
+			return z, nil
+		}
+	}
+	return Zone{}, &Error{Kind: KindNotFound, Op: op, Detail: fmt.Sprintf("the token sees no zone %s: correct the name, give the token the permission Zone > Zone > Read, or configure the zone by its id", name)}
+}
+
+// Zone returns a zone by its id.
+func (c *Client) Zone(ctx context.Context, id string) (Zone, error) {
+	const op = "reading the zone"
+	if err := checkID(op, id); err != nil {
+		return Zone{}, err
+	}
+	var params zones.ZoneGetParams
+	params.ZoneID.Value, params.ZoneID.Present = id, true
+	var z Zone
+	err := c.do(ctx, op, scope{zone: id}, func(ctx context.Context) error {
+		_, err := c.zones.Get(ctx, params)
+		return err
+	}, func(reply envelope) error {
+		if json.Unmarshal(reply.Result, &z) != nil || z.ID != id {
+			return errors.New("the zone is not the one asked for")
+		}
+		return z.check()
+	})
+	if err != nil {
+		return Zone{}, err
+	}
+	return z, nil
+}
+
+// TokenState is what the API says of the token.
+type TokenState struct {
+	// active, disabled or expired; unknown if the token may not ask about itself, as
+	// those owned by an account may not.
+	Status string
+	// The zero time if it does not expire.
+	Expires time.Time
+}
+
+// Verify checks, without changing anything, that the token is good and may read the
+// records of the zone. Whether it may write them only a write can tell. If it may
+// not, the Error says what is wrong with the token.
+func (c *Client) Verify(ctx context.Context, zoneID string) (TokenState, error) {
+	const op = "checking the token"
+	if err := checkID(op, zoneID); err != nil {
+		return TokenState{}, err
+	}
+	state, err := c.tokenState(ctx, op)
+	refused, _ := errors.AsType[*Error](err)
+	if err != nil && !refused.denied() {
+		return TokenState{}, err
+	}
+	if err == nil && state.Status != "active" {
+		return state, &Error{Kind: KindAuth, Op: op, Detail: fmt.Sprintf("the token is %s: make a new one, and set token", state.Status)}
+	}
+	anonymous := err != nil
+	err = c.readOne(ctx, op, zoneID)
+	if refused, _ := errors.AsType[*Error](err); refused.denied() {
+		refused.Kind, refused.Detail = KindAuth, "the token is not valid, or belongs to an account and may not read this zone: set token, or give it the permission Zone > DNS > Edit"
+		if !anonymous {
+			refused.Kind, refused.Detail = KindForbidden, "the token is good, but may not read the records of this zone: give it the permission Zone > DNS > Edit, or correct the zone id"
+		}
+	}
+	return state, err
+}
+
+// denied reports whether it is the token that was refused.
+func (e *Error) denied() bool {
+	return e != nil && (e.Kind == KindAuth || e.Kind == KindForbidden || e.Kind == KindNotFound)
+}
+
+// readOne asks for one record, to see whether that is allowed.
+func (c *Client) readOne(ctx context.Context, op, zoneID string) error {
+	var params dns.RecordListParams
+	params.ZoneID.Value, params.ZoneID.Present = zoneID, true
+	params.PerPage.Value, params.PerPage.Present = 1, true
+	return c.do(ctx, op, scope{zone: zoneID}, func(ctx context.Context) error {
+		_, err := c.records.List(ctx, params)
+		return err
+	}, func(reply envelope) error {
+		_, err := decodeRecords(reply.Result)
+		return err
+	})
+}
+
+func (c *Client) tokenState(ctx context.Context, op string) (TokenState, error) {
+	var said struct {
+		Status  string    `json:"status"`
+		Expires time.Time `json:"expires_on"`
+	}
+	err := c.do(ctx, op, self, func(ctx context.Context) error {
+		_, err := c.tokens.Verify(ctx)
+		return err
+	}, func(reply envelope) error {
+		if json.Unmarshal(reply.Result, &said) != nil {
+			return errors.New("the state of the token is not readable")
+		}
+		switch said.Status {
+		case "active", "disabled", "expired":
+			return nil
+		}
+		return errors.New("the state of the token is none that we know")
+	})
+	if err != nil {
+		return TokenState{Status: "unknown"}, err
+	}
+	return TokenState{said.Status, said.Expires}, nil
+}
