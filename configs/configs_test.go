@@ -10,17 +10,19 @@ import (
 	"testing"
 )
 
-// bin returns the folder with edge-relay.
+// bin returns the folder with edge-relay and edge-watchdog.
 func bin(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("EDGE_BIN_DIR"); dir != "" {
 		return dir
 	}
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", filepath.Join(dir, "edge-relay"), "../xcaddy/relay")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v:\n%s", err, out)
+	for _, name := range []string{"relay", "watchdog"} {
+		build := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", filepath.Join(dir, "edge-"+name), "../xcaddy/"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
 	}
 	return dir
 }
@@ -34,6 +36,36 @@ func TestEveryFile(t *testing.T) {
 	}
 	if os.Getenv("CI") == "true" && strings.Contains(string(out), "not checked") {
 		t.Errorf("CI must check everything:\n%s", out)
+	}
+}
+
+// TestWatchdogIsConfined: the unit of the watchdog has what keeps a broken one from
+// doing harm, and systemd finds little exposed.
+func TestWatchdogIsConfined(t *testing.T) {
+	const unit = "systemd/edge-watchdog.service"
+	content, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"Type=notify", "WatchdogSec=60s", "LoadCredential=cf_token:/etc/edgeward/cf_token", "StateDirectoryMode=0700", "UMask=0077",
+		"NoNewPrivileges=yes", "PrivateTmp=yes", "PrivateDevices=yes", "ProtectSystem=strict", "ProtectHome=yes",
+		"ProtectKernelTunables=yes", "ProtectKernelModules=yes", "ProtectKernelLogs=yes", "ProtectControlGroups=yes", "ProtectClock=yes",
+		"RestrictSUIDSGID=yes", "LockPersonality=yes", "RestrictRealtime=yes", "CapabilityBoundingSet=",
+		"RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6", "TasksMax=64", "MemoryMax=256M", "LimitNOFILE=1024", "KillMode=control-group",
+		"TimeoutStopSec=35s", "SystemCallFilter=@system-service", "SystemCallArchitectures=native", "RestrictNamespaces=yes",
+		"MemoryDenyWriteExecute=yes", "ProtectHostname=yes", "ProtectProc=invisible", "ProcSubset=pid", "PrivateUsers=yes", "RemoveIPC=yes",
+	} {
+		if !strings.Contains(string(content), "\n"+line+"\n") {
+			t.Errorf("the unit has no %s", line)
+		}
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("how exposed it is is not checked, for want of systemd-analyze")
+	}
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--threshold=20", unit).CombinedOutput()
+	if err != nil {
+		t.Errorf("more than 2.0 is exposed: %v\n%s", err, out)
 	}
 }
 

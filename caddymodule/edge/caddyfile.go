@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/dustin/go-humanize"
+
+	"github.com/edgeward/edgeward/caddymodule/options"
 )
 
 func init() {
@@ -21,7 +22,7 @@ func init() {
 func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 	app := new(App)
 	if before, ok := existing.(httpcaddyfile.App); ok {
-		kept, err := decode(before)
+		kept, err := options.Decode[App](before)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +89,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if d.NextArg() {
 			return d.ArgErr()
 		}
-		if err := a.options().parse(d); err != nil {
+		if err := a.options().Block(d); err != nil {
 			return err
 		}
 	}
@@ -127,12 +128,12 @@ func hasPlaceholder(a *App) bool {
 	return false
 }
 
-func (a *App) options() options {
-	return options{
+func (a *App) options() options.Table {
+	return options.Table{
 		"gateway": a.parseGateway,
 		"pool":    a.parsePool,
 		"listen":  a.parseListen,
-		"drain":   durationOrOff(&a.Drain),
+		"drain":   options.DurationOrOff(&a.Drain),
 	}
 }
 
@@ -145,11 +146,11 @@ func (a *App) parseGateway(d *caddyfile.Dispenser) error {
 		return d.Errf("gateway %s is there twice", name)
 	}
 	g := &Gateway{}
-	if err := (options{
-		"dial":           text(&g.Dial),
-		"proxy_protocol": word(&g.ProxyProtocol, "v1", "v2"),
+	if err := (options.Table{
+		"dial":           options.Text(&g.Dial),
+		"proxy_protocol": options.Word(&g.ProxyProtocol, "v1", "v2"),
 		"check":          g.parseCheck,
-	}).parse(d); err != nil {
+	}).Block(d); err != nil {
 		return err
 	}
 	if g.Dial == "" {
@@ -184,15 +185,15 @@ func (g *Gateway) parseCheck(d *caddyfile.Dispenser) error {
 		}
 	}
 	g.Check = c
-	return c.options().parse(d)
+	return c.options().Block(d)
 }
 
-func (c *Check) options() options {
-	return options{
-		"interval": duration(&c.Interval), "fast": duration(&c.Fast), "timeout": duration(&c.Timeout),
-		"stale": duration(&c.Stale), "fall": number(&c.Fall), "rise": number(&c.Rise),
-		"path": text(&c.Path), "host": text(&c.Host), "body": text(&c.Body), "roots": text(&c.RootsFile),
-		"status": list(&c.Status), "insecure": flag(&c.Insecure),
+func (c *Check) options() options.Table {
+	return options.Table{
+		"interval": options.Duration(&c.Interval), "fast": options.Duration(&c.Fast), "timeout": options.Duration(&c.Timeout),
+		"stale": options.Duration(&c.Stale), "fall": options.Number(&c.Fall), "rise": options.Number(&c.Rise),
+		"path": options.Text(&c.Path), "host": options.Text(&c.Host), "body": options.Text(&c.Body), "roots": options.Text(&c.RootsFile),
+		"status": options.List(&c.Status), "insecure": options.Flag(&c.Insecure),
 	}
 }
 
@@ -205,7 +206,7 @@ func (a *App) parsePool(d *caddyfile.Dispenser) error {
 		return d.Errf("pool %s is there twice", name)
 	}
 	p := &Pool{}
-	if err := p.options().parse(d); err != nil {
+	if err := p.options().Block(d); err != nil {
 		return err
 	}
 	settings, err := p.build(name)
@@ -222,13 +223,13 @@ func (a *App) parsePool(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (p *Pool) options() options {
-	return options{
-		"members": p.parseMembers, "policy": text(&p.Policy), "failback": text(&p.Failback),
-		"slow_start": durationOrOff(&p.SlowStart), "on_down": word(&p.OnDown, "keep", "close"),
-		"dial_timeout": duration(&p.DialTimeout), "hedge": durationOrOff(&p.Hedge),
-		"first_byte": durationOrOff(&p.FirstByte), "total_timeout": duration(&p.TotalTimeout),
-		"idle": durationOrOff(&p.Idle), "linger": durationOrOff(&p.Linger), "outage": p.parseOutage,
+func (p *Pool) options() options.Table {
+	return options.Table{
+		"members": p.parseMembers, "policy": options.Text(&p.Policy), "failback": options.Text(&p.Failback),
+		"slow_start": options.DurationOrOff(&p.SlowStart), "on_down": options.Word(&p.OnDown, "keep", "close"),
+		"dial_timeout": options.Duration(&p.DialTimeout), "hedge": options.DurationOrOff(&p.Hedge),
+		"first_byte": options.DurationOrOff(&p.FirstByte), "total_timeout": options.Duration(&p.TotalTimeout),
+		"idle": options.DurationOrOff(&p.Idle), "linger": options.DurationOrOff(&p.Linger), "outage": p.parseOutage,
 	}
 }
 
@@ -255,10 +256,10 @@ func (p *Pool) parseMembers(d *caddyfile.Dispenser) error {
 func (p *Pool) parseOutage(d *caddyfile.Dispenser) error {
 	p.Outage = &Outage{}
 	o := p.Outage
-	return (options{
-		"status": number(&o.Status), "body": text(&o.Body), "content_type": text(&o.ContentType),
-		"retry_after": durationOrOff(&o.RetryAfter),
-	}).parse(d)
+	return options.Table{
+		"status": options.Number(&o.Status), "body": options.Text(&o.Body), "content_type": options.Text(&o.ContentType),
+		"retry_after": options.DurationOrOff(&o.RetryAfter),
+	}.Block(d)
 }
 
 func (a *App) parseListen(d *caddyfile.Dispenser) error {
@@ -266,7 +267,7 @@ func (a *App) parseListen(d *caddyfile.Dispenser) error {
 	if len(l.Listen) == 0 {
 		return d.Err("listen needs an address")
 	}
-	if err := l.options().parse(d); err != nil {
+	if err := l.options().Block(d); err != nil {
 		return err
 	}
 	if _, err := l.build(func(s string) (string, error) { return s, nil }); err != nil {
@@ -276,12 +277,12 @@ func (a *App) parseListen(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (l *Listener) options() options {
-	return options{
+func (l *Listener) options() options.Table {
+	return options.Table{
 		"limit": l.parseLimit, "route": l.parseRoute, "no_name": l.parseNoName,
-		"unknown": word(&l.Unknown, "close", "alert"), "wildcard": word(&l.Wildcard, "any", "one"),
-		"hello": l.parseHello, "trusted_proxies": list(&l.TrustedProxies),
-		"udp_idle": duration(&l.UDPIdle), "log": l.parseLog,
+		"unknown": options.Word(&l.Unknown, "close", "alert"), "wildcard": options.Word(&l.Wildcard, "any", "one"),
+		"hello": l.parseHello, "trusted_proxies": options.List(&l.TrustedProxies),
+		"udp_idle": options.Duration(&l.UDPIdle), "log": l.parseLog,
 	}
 }
 
@@ -294,18 +295,12 @@ func (l *Listener) parseLimit(d *caddyfile.Dispenser) error {
 
 // parse reads the limits, on one line or in a block.
 func (lim *Limit) parse(d *caddyfile.Dispenser) error {
-	o := options{
-		"per_source": number(&lim.PerSource), "rate": rate(&lim.Rate), "burst": number(&lim.Burst),
-		"total": number(&lim.Total), "total_rate": rate(&lim.TotalRate), "total_burst": number(&lim.TotalBurst),
-		"prefix_v4": number(&lim.PrefixV4), "prefix_v6": number(&lim.PrefixV6), "table": number(&lim.Table),
-		"allow": list(&lim.Allow), "deny": list(&lim.Deny),
-	}
-	for d.NextArg() {
-		if err := o.one(d); err != nil {
-			return err
-		}
-	}
-	return o.parse(d)
+	return options.Table{
+		"per_source": options.Number(&lim.PerSource), "rate": options.Rate(&lim.Rate), "burst": options.Number(&lim.Burst),
+		"total": options.Number(&lim.Total), "total_rate": options.Rate(&lim.TotalRate), "total_burst": options.Number(&lim.TotalBurst),
+		"prefix_v4": options.Number(&lim.PrefixV4), "prefix_v6": options.Number(&lim.PrefixV6), "table": options.Number(&lim.Table),
+		"allow": options.List(&lim.Allow), "deny": options.List(&lim.Deny),
+	}.Line(d)
 }
 
 func (l *Listener) parseRoute(d *caddyfile.Dispenser) error {
@@ -314,7 +309,7 @@ func (l *Listener) parseRoute(d *caddyfile.Dispenser) error {
 		return d.Err("want: route <name>... pool <pool>")
 	}
 	n := len(args)
-	l.Routes = append(l.Routes, Route{Names: args[:n-2], Pool: args[n-1], where: position(d)})
+	l.Routes = append(l.Routes, Route{Names: args[:n-2], Pool: args[n-1], where: options.Position(d)})
 	return nil
 }
 
@@ -323,11 +318,9 @@ func (l *Listener) parseNoName(d *caddyfile.Dispenser) error {
 	if len(args) != 2 || args[0] != "pool" {
 		return d.Err("want: no_name pool <pool>")
 	}
-	l.Routes = append(l.Routes, Route{NoName: true, Pool: args[1], where: position(d)})
+	l.Routes = append(l.Routes, Route{NoName: true, Pool: args[1], where: options.Position(d)})
 	return nil
 }
-
-func position(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
 
 func (l *Listener) parseHello(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
@@ -366,14 +359,3 @@ func (l *Listener) parseLog(d *caddyfile.Dispenser) error {
 	}
 	return nil
 }
-
-// decodeDuration takes no zero: in JSON that means the default.
-func decodeDuration(d *caddyfile.Dispenser, name, s string) (caddy.Duration, error) {
-	t, err := caddy.ParseDuration(s)
-	if err != nil || t <= 0 {
-		return 0, d.Errf("%s %q: want a duration like 30s", name, s)
-	}
-	return caddy.Duration(t), nil
-}
-
-const never = caddy.Duration(-time.Second)

@@ -96,7 +96,7 @@ func TestEveryOptionIsDocumented(t *testing.T) {
 	words := 0
 	walk(t, func(n ast.Node) {
 		table, ok := n.(*ast.CompositeLit)
-		if !ok || !isNamed(table.Type, "options") {
+		if !ok || !isTable(table.Type) {
 			return
 		}
 		for _, e := range table.Elts {
@@ -132,9 +132,10 @@ func walk(t *testing.T, f func(ast.Node)) {
 	}
 }
 
-func isNamed(x ast.Expr, name string) bool {
-	id, ok := x.(*ast.Ident)
-	return ok && id.Name == name
+// isTable reports whether a type is options.Table.
+func isTable(x ast.Expr) bool {
+	sel, ok := x.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "Table"
 }
 
 // TestAdminPage holds docs/admin-api.md to the routes, actions and commands.

@@ -12,6 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/edgeward/edgeward/caddymodule/options"
 )
 
 func init() {
@@ -72,7 +74,7 @@ func parseProxy(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 // tried once.
 func members(h httpcaddyfile.Helper, pool string) int {
 	if before, ok := h.Option("edge").(httpcaddyfile.App); ok {
-		if app, err := decode(before); err == nil && app.Pools[pool] != nil {
+		if app, err := options.Decode[App](before); err == nil && app.Pools[pool] != nil {
 			return len(app.Pools[pool].Members)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/edgeward/edgeward/caddymodule/options"
 	"github.com/edgeward/edgeward/relay/attempt"
 	"github.com/edgeward/edgeward/relay/health"
 	"github.com/edgeward/edgeward/relay/pool"
@@ -133,7 +134,7 @@ func (u *Upstreams) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if !d.Args(&u.Pool) {
 			return d.Err("edge_pool needs the name of a pool")
 		}
-		if err := (options{"port": number(&u.Port)}).parse(d); err != nil {
+		if err := (options.Table{"port": options.Number(&u.Port)}).Block(d); err != nil {
 			return err
 		}
 	}

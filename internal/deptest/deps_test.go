@@ -118,6 +118,11 @@ func TestPureCores(t *testing.T) {
 		"relay/names":   {"golang.org/x/net/idna"},
 		"relay/limit":   {"sync"}, // one lock around the table, held for a lookup
 		"relay/pool":    {module + "/relay/health"},
+
+		"watchdog/decide":   {module + "/watchdog/evidence"},
+		"watchdog/evidence": nil,
+		"watchdog/records":  nil,
+		"watchdog/semantic": {"encoding/json", "regexp"}, // rules are data, and look at data
 	}
 	seen := 0
 	for _, p := range list(t) {

@@ -1,6 +1,5 @@
-// Command edge-watchdog is the home build: Caddy with caddy-l4 and Edgeward's
-// modules. For now those are the relay's, with which a home gateway can forward
-// connections by name as well. The watchdog itself is not there yet.
+// Command edge-watchdog is the home build: Caddy with caddy-l4, the watchdog, and the
+// relay's modules, with which a home gateway can forward connections by name as well.
 package main
 
 import (
@@ -10,6 +9,7 @@ import (
 	_ "github.com/mholt/caddy-l4"
 
 	_ "github.com/edgeward/edgeward/caddymodule/edge"
+	_ "github.com/edgeward/edgeward/caddymodule/watchdog"
 )
 
 func main() { caddycmd.Main() }

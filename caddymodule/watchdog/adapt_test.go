@@ -1,0 +1,98 @@
+package watchdog_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const dashes = "----------\n"
+
+// adapt turns a Caddyfile into JSON.
+func adapt(text string) ([]byte, error) {
+	config, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	for _, w := range warnings {
+		if !strings.Contains(w.Message, "not formatted") {
+			return config, errors.New(w.String())
+		}
+	}
+	return config, err
+}
+
+// TestAdapt compares what a Caddyfile becomes with what the golden file says. Each
+// file is a Caddyfile, a dashed line, and JSON.
+func TestAdapt(t *testing.T) {
+	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".caddyfiletest"), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			caddyfile, want, _ := strings.Cut(string(content), dashes)
+			config, err := adapt(caddyfile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pretty bytes.Buffer
+			if err := json.Indent(&pretty, config, "", "\t"); err != nil {
+				t.Fatal(err)
+			}
+			pretty.WriteByte('\n')
+			if *update {
+				if err := os.WriteFile(file, []byte(caddyfile+dashes+pretty.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, pretty.String()); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+// credentials makes a directory as systemd passes it.
+func credentials(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"cf_token", "org_token", "edge_origin_secret"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("secret-of-"+name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+}
+
+// TestAdaptedConfigsLoad provisions every golden config, as caddy validate does.
+func TestAdaptedConfigsLoad(t *testing.T) {
+	credentials(t)
+	t.Setenv("RELAY4", "8.8.4.4")
+	t.Setenv("HOOK", "https://hooks.example.com/x")
+	files, _ := filepath.Glob("testdata/adapt/*.caddyfiletest")
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			caddyfile, _, _ := strings.Cut(string(content), dashes)
+			if err := validate(caddyfile); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

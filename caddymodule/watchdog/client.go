@@ -1,0 +1,211 @@
+package watchdog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/edgeward/edgeward/watchdog"
+)
+
+// client is the command line's way to the admin API.
+type client struct {
+	address string
+	config  string
+	adapter string
+	json    bool
+}
+
+func (c *client) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.address, "address", "", "address of the admin API (default: localhost:2019, or the one in --config)")
+	cmd.Flags().StringVarP(&c.config, "config", "c", "", "config file to find the admin address in")
+	cmd.Flags().StringVar(&c.adapter, "adapter", "", "how to read the config file (default: by its name)")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
+}
+
+// patience bounds a request: a switch looks, writes, and reads back.
+const patience = 2 * time.Minute
+
+// maxAnswerBytes is as much as is read of an answer.
+const maxAnswerBytes = 64 << 20
+
+// call asks the admin API and decodes the answer into v. With --json it prints the
+// answer instead, and printed is true.
+func (c *client) call(cmd *cobra.Command, method, path string, v any) (printed bool, err error) {
+	body, err := c.request(method, path)
+	if err != nil {
+		return false, err
+	}
+	if c.json {
+		_, err := cmd.OutOrStdout().Write(body)
+		return true, err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return false, fmt.Errorf("reading the answer: %w", err)
+	}
+	return false, nil
+}
+
+func (c *client) request(method, path string) ([]byte, error) {
+	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
+	if err != nil {
+		return nil, fmt.Errorf("finding the admin API: %w", err)
+	}
+	na, err := caddy.ParseNetworkAddress(address)
+	if err != nil || na.PortRangeSize() > 1 || na.IsFdNetwork() {
+		return nil, fmt.Errorf("the admin API cannot be reached at %q: set --address", address)
+	}
+	host, target := na.JoinHostPort(0), na.JoinHostPort(0)
+	if na.IsUnixNetwork() {
+		host = "127.0.0.1" // Caddy wants some host
+		// Behind the bar are the socket's permissions.
+		target, _, _ = strings.Cut(na.Host, "|")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	if !na.IsUnixNetwork() {
+		req.Header.Set("Origin", "http://"+host)
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, na.Network, target)
+	}}
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking the admin API at %s: %w: is the watchdog running?", address, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, answerError(resp.StatusCode, body)
+	}
+	return body, nil
+}
+
+// answerError is the error in an answer.
+func answerError(status int, body []byte) error {
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Error == "" {
+		answer.Error = http.StatusText(status)
+	}
+	if status == http.StatusBadGateway {
+		return fmt.Errorf("%w: %s", errProvider, answer.Error)
+	}
+	return errors.New(answer.Error)
+}
+
+func (c *client) status(cmd *cobra.Command, _ []string) error {
+	var st watchdog.Status
+	printed, err := c.call(cmd, http.MethodGet, "/watchdog/status", &st)
+	if err == nil && !printed {
+		printStatus(cmd.OutOrStdout(), st)
+	}
+	return err
+}
+
+// explain asks for one site, or for each.
+func (c *client) explain(cmd *cobra.Command, args []string) error {
+	names := args
+	if len(names) == 0 {
+		body, err := c.request(http.MethodGet, "/watchdog/status")
+		if err != nil {
+			return err
+		}
+		var st watchdog.Status
+		if err := json.Unmarshal(body, &st); err != nil {
+			return fmt.Errorf("reading the answer: %w", err)
+		}
+		for _, s := range st.Sites {
+			names = append(names, s.Site)
+		}
+	}
+	for _, name := range names {
+		var e explanation
+		printed, err := c.call(cmd, http.MethodGet, sitePath(name, "explain"), &e)
+		if err != nil {
+			return err
+		}
+		if !printed {
+			printExplanation(cmd.OutOrStdout(), e)
+		}
+	}
+	return nil
+}
+
+func sitePath(site, what string) string {
+	return "/watchdog/sites/" + url.PathEscape(site) + "/" + what
+}
+
+func (c *client) plan(cmd *cobra.Command, args []string) error {
+	var plans []watchdog.PlanStatus
+	printed, err := c.call(cmd, http.MethodGet, sitePath(args[0], "plan"), &plans)
+	if err == nil && !printed {
+		printPlans(cmd.OutOrStdout(), plans)
+	}
+	return err
+}
+
+func (c *client) probe(cmd *cobra.Command, args []string) error {
+	var s watchdog.SiteStatus
+	return c.act(cmd, sitePath(args[0], "probe"), &s, func() { printProbes(cmd.OutOrStdout(), []watchdog.SiteStatus{s}) })
+}
+
+// move is switch and pin: what to do is the command's name.
+func (c *client) move(cmd *cobra.Command, args []string) error {
+	var s watchdog.SiteStatus
+	path := sitePath(args[0], cmd.Name()) + "?path=" + url.QueryEscape(args[1])
+	return c.act(cmd, path, &s, func() {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is on %s: %s\n", s.Site, s.On, s.Why)
+	})
+}
+
+func (c *client) unpin(cmd *cobra.Command, args []string) error {
+	var s watchdog.SiteStatus
+	return c.act(cmd, sitePath(args[0], "unpin"), &s, func() {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is on %s, and the rules decide again\n", s.Site, s.On)
+	})
+}
+
+func (c *client) adopt(cmd *cobra.Command, args []string) error {
+	var a watchdog.Adopted
+	return c.act(cmd, sitePath(args[0], "adopt"), &a, func() {
+		fmt.Fprintf(cmd.OutOrStdout(), "%d records are marked as ours\n", a.Marked)
+		for _, text := range a.Refused {
+			fmt.Fprintln(cmd.OutOrStdout(), "refused: "+text)
+		}
+	})
+}
+
+func (c *client) resume(cmd *cobra.Command, args []string) error {
+	q := url.Values{}
+	add(q, "site", first(args))
+	var a pauseAnswer
+	return c.act(cmd, "/watchdog/resume?"+q.Encode(), &a, func() { fmt.Fprintln(cmd.OutOrStdout(), a.sentence()) })
+}
+
+func (c *client) testNotice(cmd *cobra.Command) error {
+	var a testAnswer
+	return c.act(cmd, "/watchdog/notify/test", &a, func() {
+		fmt.Fprintln(cmd.OutOrStdout(), "a test message is on its way to "+strings.Join(a.Channels, ", "))
+	})
+}
