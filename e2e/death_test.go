@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ type pair struct {
 	*relay
 	visitor
 	nuc, nas *gateway
+	front    string // what the relay dials to reach nuc, if not nuc itself
 }
 
 // home is the Caddyfile of a pair; the arguments are the two addresses, more of
@@ -37,17 +39,23 @@ const home = `
 // newPair starts one, with more lines for the pool and the listener.
 func newPair(t *testing.T, pool, listen string) *pair {
 	t.Helper()
-	p := &pair{relay: newRelay(t), visitor: visitor{addr: freeAddr(t, "127.0.0.1")}}
-	p.nuc, p.nas = newGateway(t, "nuc"), newGateway(t, "nas")
+	p := &pair{nuc: newGateway(t, "nuc")}
+	p.begin(t, pool, listen)
+	return p
+}
+
+// begin starts all that is there besides nuc.
+func (p *pair) begin(t *testing.T, pool, listen string) {
+	t.Helper()
+	p.relay, p.visitor, p.nas = newRelay(t), visitor{addr: freeAddr(t, "127.0.0.1")}, newGateway(t, "nas")
 	p.write(p.global(pool, listen), "")
 	p.run()
 	p.awaitPhase("nuc", "alive", 10*time.Second)
 	p.awaitPhase("nas", "alive", 10*time.Second)
-	return p
 }
 
 func (p *pair) global(pool, listen string) string {
-	return fmt.Sprintf(home, p.nuc.addr, p.nas.addr, pool, p.addr, listen)
+	return fmt.Sprintf(home, cmp.Or(p.front, p.nuc.addr), p.nas.addr, pool, p.addr, listen)
 }
 
 // TestDeadMember is the promise that nobody sees a gateway die: not one visitor

@@ -21,6 +21,7 @@ type gateway struct {
 	addr string
 	cert tls.Certificate
 	http *http.Server
+	site *http.ServeMux // what it serves; a test may add to it
 
 	mu     sync.Mutex
 	fault  fault
@@ -65,8 +66,9 @@ func prepare(t testing.TB, name string) *gateway {
 		t: t, name: name, addr: freeAddr(t, "127.0.0.1"), cert: good(t, name),
 		conns: map[net.Conn]struct{}{}, queue: make(chan net.Conn, 1024), over: make(chan struct{}),
 	}
+	g.site = g.pages()
 	g.http = &http.Server{
-		Handler: g.site(), ErrorLog: discard, ReadHeaderTimeout: 30 * time.Second,
+		Handler: g.site, ErrorLog: discard, ReadHeaderTimeout: 30 * time.Second,
 		TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -81,8 +83,8 @@ func prepare(t testing.TB, name string) *gateway {
 	return g
 }
 
-// site is what the gateway serves.
-func (g *gateway) site() http.Handler {
+// pages are what every gateway serves.
+func (g *gateway) pages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		g.mu.Lock()

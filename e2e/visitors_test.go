@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -103,10 +105,37 @@ func openssl(t *testing.T, addr string) string {
 }
 
 func chromium(t *testing.T, addr string) string {
+	return run(t, "chromium", append(chromiumFlags(t, addr), "--dump-dom", "https://www.example.test/")...)
+}
+
+func chromiumFlags(t testing.TB, addr string) []string {
 	_, port, _ := net.SplitHostPort(addr)
-	return run(t, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	return []string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--ignore-certificate-errors",
-		"--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
-		"--host-resolver-rules=MAP www.example.test:443 127.0.0.1:"+port+", MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-		"--dump-dom", "https://www.example.test/")
+		"--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(),
+		"--host-resolver-rules=MAP www.example.test:443 127.0.0.1:" + port + ", MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+	}
+}
+
+// browse opens a page in Chromium, and leaves it open until the test ends.
+func browse(t testing.TB, addr, path string) {
+	t.Helper()
+	name, flags := tool(t, "chromium"), chromiumFlags(t, addr)
+	cmd := exec.Command(name, append(flags, "https://www.example.test"+path)...)
+	// Told to end, it leaves a socket behind, whose path must be short.
+	dir := must(os.MkdirTemp("", "edge"))(t)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		_ = cmd.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // those of its processes that are still about
+	})
 }
