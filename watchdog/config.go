@@ -45,6 +45,8 @@ type Config struct {
 	// KeepDwell: the time before a restart counts towards the dwell. By default
 	// waiting starts anew.
 	KeepDwell bool
+	// Home says where the home is, for paths with Origin. Nil: there are none.
+	Home *Home
 	// Notices are where people are told.
 	Notices Notices
 	// Provider is where Cloudflare's API is. Default: Cloudflare's own.
@@ -72,6 +74,10 @@ type Zone struct {
 	ID string
 	// Token with the permission DNS Edit on this zone and no other.
 	Token secret.String
+	// NameServers are asked whether a change is visible: host names, or addresses
+	// with or without a port. Default: those that the API names, for which the token
+	// needs the permission Zone Read; without, it is not looked at.
+	NameServers []string
 }
 
 // Notices are where people are told of what happened.
@@ -183,6 +189,11 @@ func (c Config) WithDefaults() Config {
 	for i := range c.Zones {
 		c.Zones[i].Name = records.Name(c.Zones[i].Name)
 	}
+	if c.Home != nil {
+		h := *c.Home
+		h.Record, h.Every = records.Name(h.Record), cmp.Or(h.Every, defaultHomeEvery)
+		c.Home = &h
+	}
 	c.Sites = slices.Clone(c.Sites)
 	for i := range c.Sites {
 		c.Sites[i] = c.Sites[i].withDefaults(c)
@@ -228,19 +239,10 @@ func (s Site) policy(c Config) decide.Policy {
 		p.Paths = append(p.Paths, decide.Path{
 			Name: path.Name, NeedsLocal: !path.Away,
 			V4: path.A.IsValid() || path.Canary != "" || path.Origin,
-			V6: path.AAAA.IsValid() && path.Canary == "",
+			V6: path.AAAA.IsValid() && path.Canary == "" && !path.Origin,
 		})
 	}
 	return p
-}
-
-// targets are what the records hold on each path, in order.
-func (s Site) targets() []records.Target {
-	list := make([]records.Target, len(s.Paths))
-	for i, p := range s.Paths {
-		list[i] = records.Target{A: p.A, AAAA: p.AAAA, Proxied: p.Proxied, TTL: p.TTL}
-	}
-	return list
 }
 
 // Validate reports every setting that cannot work, by name. It looks nothing up.
@@ -257,6 +259,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("there is no site"))
 	}
 	errs = append(errs, c.validateZones()...)
+	errs = append(errs, c.validateHome())
 	taken, sites := map[string]string{}, map[string]bool{}
 	for _, s := range c.Sites {
 		if err := s.validate(); err != nil {

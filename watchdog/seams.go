@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/edgeward/edgeward/watchdog/origin"
 	"github.com/edgeward/edgeward/watchdog/probe"
+	"github.com/edgeward/edgeward/watchdog/visible"
 )
 
 // Seams are the places where a watchdog touches the world. Zero fields mean the
@@ -17,6 +19,10 @@ type Seams struct {
 	Canary func(context.Context, *probe.Canary) probe.Result
 	// Witness tests our own connection.
 	Witness func(context.Context, *probe.Witness) probe.View
+	// Find finds the home's address.
+	Find func(context.Context, *origin.Finder) origin.Observation
+	// Visible looks whether a change is visible.
+	Visible func(context.Context, visible.Config, []visible.Want) (visible.Report, error)
 	// Suspended is how long this machine has been suspended since it booted. It must
 	// not depend on the wall clock.
 	Suspended func() time.Duration
@@ -33,6 +39,12 @@ func (s Seams) withDefaults() Seams {
 	}
 	if s.Witness == nil {
 		s.Witness = func(ctx context.Context, p *probe.Witness) probe.View { return p.Run(ctx) }
+	}
+	if s.Find == nil {
+		s.Find = func(ctx context.Context, f *origin.Finder) origin.Observation { return f.Look(ctx) }
+	}
+	if s.Visible == nil {
+		s.Visible = visible.Check
 	}
 	if s.Suspended == nil {
 		s.Suspended = suspended

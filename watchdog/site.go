@@ -44,6 +44,7 @@ type site struct {
 	looks    chan *look
 	awaits   chan *await
 	shows    chan chan<- struct{}
+	unsee    context.CancelFunc // ends the look for the change before; nil: there was none
 	looking  []*look
 	awaiting []*await
 	counts   *counts
@@ -146,9 +147,12 @@ func (s *site) notice(ctx context.Context) {
 
 // step tells the core what happened, and does what it says.
 func (s *site) step(ctx context.Context, ev decide.Event) decide.Record {
-	now := time.Now()
+	now, move := time.Now(), s.state.Move
 	state, actions, rec := decide.Next(s.cfg.Policy, s.state, now, ev)
 	s.state = state
+	if to, bare, ok := landed(ev, move); ok {
+		s.seeIt(ctx, to, bare)
+	}
 	s.tell(ev, rec)
 	var err error
 	if rec.Notable() || s.unkept {
@@ -356,6 +360,9 @@ func (s *site) take(ctx context.Context, r result) {
 		t.took(r.Took)
 	}
 	s.certificate(t)
+	if t.source.Kind == decide.OfPath && s.misled(t.source.Path) {
+		r.Value, r.Reason, r.Detail = evidence.Unknown, probe.Local, "the canary does not follow the home yet"
+	}
 	s.step(ctx, decide.Observed{Source: t.source, Value: r.Value, Started: r.Started, Limit: t.limit, Detail: say(r.Result)})
 }
 

@@ -122,7 +122,7 @@ func (s *site) publish(now time.Time) {
 		st.Pinned = s.cfg.Paths[i].Name
 	}
 	for i, v := range e.Paths {
-		st.Paths = append(st.Paths, pathStatus(s.cfg.Paths[i], v))
+		st.Paths = append(st.Paths, pathStatus(s.now(i), v))
 	}
 	for _, t := range s.tasks {
 		*st.slot(t.source) = probeStatus(t)

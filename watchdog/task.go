@@ -9,6 +9,7 @@ import (
 
 	"github.com/edgeward/edgeward/internal/secret"
 	"github.com/edgeward/edgeward/watchdog/decide"
+	"github.com/edgeward/edgeward/watchdog/evidence"
 	"github.com/edgeward/edgeward/watchdog/probe"
 )
 
@@ -54,6 +55,9 @@ func (s *site) makeTasks() []*task {
 		case path.Canary != "":
 			list = append(list, s.canaryTask(of, health, path))
 			continue
+		case path.Origin && !path.Probe.IsValid():
+			list = append(list, s.originTask(of, health))
+			continue
 		case path.Probe.IsValid():
 			list = append(list, s.probeTask(of, health, path.Probe))
 		}
@@ -96,6 +100,20 @@ func (s *site) probeTask(of decide.Source, h Health, addr netip.AddrPort) *task 
 		source: of, limit: s.cfg.Timeout,
 		key: fmt.Sprintf("%s %s %s %d %q %t %v %q %s %s", addr, h.Name, h.Path, h.Status, h.Body, h.AllowStore, h.Rules, h.Node, h.Shape, s.cfg.Timeout),
 		run: func(ctx context.Context) probe.Result { return s.w.cfg.Seams.Probe(ctx, p) },
+	}
+}
+
+// originTask probes the home's own address, whatever that is.
+func (s *site) originTask(of decide.Source, h Health) *task {
+	return &task{
+		source: of, limit: s.cfg.Timeout,
+		run: func(ctx context.Context) probe.Result {
+			addr := s.now(of.Path).A
+			if !addr.IsValid() {
+				return probe.Result{Value: evidence.Unknown, Reason: probe.Local, Detail: "the home's address is not known yet", Started: time.Now()}
+			}
+			return s.w.cfg.Seams.Probe(ctx, s.https(h, netip.AddrPortFrom(addr, httpsPort)))
+		},
 	}
 }
 

@@ -155,7 +155,7 @@ func (s *site) health(now time.Time) []notify.PathHealth {
 	list := make([]notify.PathHealth, len(s.cfg.Paths))
 	for i, path := range s.cfg.Paths {
 		h := notify.PathHealth{
-			Name: path.Name, Addresses: addresses(path), Preferred: i == 0, Serving: e.Paths[i].Serving, Detail: e.Paths[i].Why,
+			Name: path.Name, Addresses: addresses(s.now(i)), Preferred: i == 0, Serving: e.Paths[i].Serving, Detail: e.Paths[i].Why,
 		}
 		switch {
 		case e.Paths[i].Usable:

@@ -36,7 +36,8 @@ type watch struct {
 	channels []notify.Channel
 	outbox   *notify.Outbox // nil only if it cannot be made
 	dead     *notify.DeadMan
-	once     bool // one cycle: what was counted comes from disk and goes back there
+	once     bool  // one cycle: what was counted comes from disk and goes back there
+	home     *home // nil: no path leads to the origin
 	sites    []*site
 	zones    []*zone
 	clients  []*cloudflare.Client
@@ -148,6 +149,9 @@ func (w *Watchdog) build(cfg Config) (*watch, error) {
 	if err := n.makeNotices(); err != nil {
 		n.discard()
 		return nil, err
+	}
+	if cfg.Home != nil {
+		n.home = newHome(*cfg.Home, n)
 	}
 	for _, s := range cfg.Sites {
 		i, err := cfg.zoneOf(s)
@@ -273,6 +277,9 @@ func (n *watch) run() {
 	n.post(notify.Event{Kind: notify.Started, Severity: notify.Info, At: time.Now()})
 	for _, z := range n.zones {
 		n.wg.Go(func() { n.guard("zone "+z.name, func() { z.watch(n.ctx) }) })
+	}
+	if n.home != nil {
+		n.wg.Go(func() { n.guard("home", func() { n.home.watch(n.ctx) }) })
 	}
 	for _, s := range n.sites {
 		n.wg.Go(func() { n.guard("site "+s.cfg.Name, func() { s.watch(n.ctx) }) })

@@ -67,7 +67,7 @@ func (z *zone) prepare(ctx context.Context, asks []ask) error {
 
 // plan is what it takes to bring a site where it wants.
 func (z *zone) plan(a ask) (records.Batch, []records.Conflict) {
-	return records.Plan(a.site.cfg.Names, a.site.cfg.targets(), a.to, z.actual(a.site), records.Options{RemoveAAAA: a.bare, Create: a.site.cfg.Create})
+	return records.Plan(a.site.cfg.Names, a.site.targets(), a.to, z.actual(a.site), records.Options{RemoveAAAA: a.bare, Create: a.site.cfg.Create})
 }
 
 func join(a, b records.Batch) records.Batch {

@@ -216,10 +216,10 @@ func (z *zone) known(s *site) bool {
 
 // view is what the records of a site say, for the core.
 func (z *zone) view(s *site) decide.Records {
-	if !z.known(s) {
+	if !z.known(s) || s.homeless() {
 		return decide.Records{On: decide.Nowhere}
 	}
-	v := records.View(s.cfg.Names, s.cfg.targets(), z.actual(s))
+	v := records.View(s.cfg.Names, s.targets(), z.actual(s))
 	r := decide.Records{Known: true, On: v.Path, Drift: v.State == records.Drifted, At: time.Now()}
 	var why []string
 	for _, c := range v.Conflicts() {
@@ -248,7 +248,7 @@ func (z *zone) tellSites(ctx context.Context, but []ask) {
 // drifts says what differs, for people.
 func (z *zone) drifts(s *site) []string {
 	var list []string
-	for _, d := range records.View(s.cfg.Names, s.cfg.targets(), z.actual(s)).Drifts() {
+	for _, d := range records.View(s.cfg.Names, s.targets(), z.actual(s)).Drifts() {
 		list = append(list, fmt.Sprintf("%s %s: %s is %s, want %s", d.Name, d.Type, d.What, cmp.Or(d.Got, "missing"), cmp.Or(d.Want, "none")))
 	}
 	return list

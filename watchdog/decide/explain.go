@@ -23,7 +23,8 @@ type Verdict struct {
 	Path string
 	// Serving: the records name it.
 	Serving bool
-	// Usable: it may be written now. Failed: it is taken for dead.
+	// Usable: it works, as far as was seen at the pace at which it is looked at; before
+	// it is written it is looked at again. Failed: it is taken for dead.
 	Usable, Failed bool
 	// Why it is not usable, or that it works.
 	Why string
@@ -58,14 +59,28 @@ func Explain(p Policy, s State, now time.Time) Explanation {
 
 func (t *step) verdict(i int) Verdict {
 	v := Verdict{
-		Path: t.p.name(i), Serving: t.s.On == i, Usable: t.provenWithHome(i), Failed: t.failed(i),
-		Why: t.unproven(i), Window: t.p.Window, HealthyFor: t.healthyFor(i),
+		Path: t.p.name(i), Serving: t.s.On == i, Usable: t.usable(i), Failed: t.failed(i),
+		Why: t.unusable(i), Window: t.p.Window, HealthyFor: t.healthyFor(i),
 		RecoveryLeft: max(0, none(t.p.Recovery)-t.healthyFor(i)),
 	}
 	for _, k := range t.families(i) {
 		v.Failures = max(v.Failures, k.Failures(t.p.Window))
 	}
 	return v
+}
+
+// usable is provenWithHome by evidence that may be as old as the pace allows.
+func (t *step) usable(i int) bool {
+	lax := *t
+	lax.p.Proof = t.p.quiet()
+	return lax.provenWithHome(i)
+}
+
+// unusable says why a path is not usable, or that it works.
+func (t *step) unusable(i int) string {
+	lax := *t
+	lax.p.Proof = t.p.quiet()
+	return lax.unproven(i)
 }
 
 // why is what keeps things as they are.

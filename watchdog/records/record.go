@@ -57,6 +57,9 @@ type Value struct {
 type Target struct {
 	// The addresses. An invalid one means that the path has none of that family.
 	A, AAAA netip.Addr
+	// Former are addresses that A and AAAA held before: a record that holds one is an
+	// old one of this path, and no stranger.
+	Former []netip.Addr
 	// Whether Cloudflare answers with its own addresses.
 	Proxied bool
 	// Seconds, of a DNS-only record; a proxied one always has AutoTTL. Default: 60.

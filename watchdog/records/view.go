@@ -220,7 +220,7 @@ func belongs(r Record, paths []Target) (on []int, why Reason) {
 		if p.Proxied {
 			proxied = append(proxied, i)
 		}
-		if p.address(r.Type) != addr {
+		if p.address(r.Type) != addr && !slices.Contains(p.Former, addr) {
 			continue
 		}
 		if r.Proxied && !p.Proxied {
