@@ -80,7 +80,7 @@ func TestStaleCanary(t *testing.T) {
 			return p.V4 != nil && strings.Contains(p.Why, "unknown")
 		})
 		w.set(func() { w.relay.down = true })
-		time.Sleep(2 * time.Minute)
+		pause(2 * time.Minute)
 		if st := site(t, dog); st.Phase != decide.Holding {
 			t.Errorf("the canary is old, and the site is %s: %s", st.Phase, st.Why)
 		}
@@ -96,7 +96,7 @@ func TestNoSource(t *testing.T) {
 		w.until(3*time.Minute, "usable", func() bool { return site(t, dog).Paths[1].Usable })
 		before := string(undated(w.cloud.Dump()))
 		w.set(func() { now = netip.Addr{} })
-		time.Sleep(time.Hour)
+		pause(time.Hour)
 		if after := string(undated(w.cloud.Dump())); after != before {
 			t.Errorf("no source answered, and the records changed:\n%s\n%s", before, after)
 		}

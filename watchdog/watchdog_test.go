@@ -55,6 +55,9 @@ func (w *world) untilOn(path string, limit time.Duration) time.Duration {
 	return w.until(limit, "on "+path, func() bool { return w.on() == path })
 }
 
+// pause lets simulated time go by.
+func pause(d time.Duration) { time.Sleep(d) }
+
 // TestFailoverAndReturn: the whole way, away from a dead relay and back.
 func TestFailoverAndReturn(t *testing.T) {
 	play(t, nil, func(t *testing.T, w *world, dog *watchdog.Watchdog) {
@@ -477,4 +480,17 @@ func TestSecrets(t *testing.T) {
 func sprint(v any) string {
 	text, _ := json.Marshal(v)
 	return fmt.Sprintf("%v %+v %#v %s", v, v, v, text)
+}
+
+// TestLeastToken: the id of the zone is given, and the token may edit its records and
+// nothing else. That is enough.
+func TestLeastToken(t *testing.T) {
+	least := func(w *world, c *watchdog.Config) {
+		w.cloud.SetToken(fakecloudflare.Token{Status: "active", NoZoneRead: true})
+		c.Zones[0].ID = w.cloud.ZoneID(zoneName)
+	}
+	play(t, least, func(t *testing.T, w *world, dog *watchdog.Watchdog) {
+		w.set(func() { w.relay.down = true })
+		w.untilOn("cloudflare", 12*time.Second)
+	})
 }

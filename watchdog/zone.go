@@ -32,6 +32,7 @@ type zone struct {
 
 	id      string
 	name    string
+	named   bool     // the name has been asked for, whatever came of it
 	servers []string // name servers, as far as the token may know them
 	owned   []records.Record
 	beside  map[string]beside
@@ -165,11 +166,12 @@ func (z *zone) find(ctx context.Context) error {
 			return err
 		}
 		z.id, z.name, z.servers = found.ID, found.Name, found.NameServers
-	case z.owned == nil && z.servers == nil:
+	case !z.named:
 		found, err := z.client.Zone(ctx, z.id)
 		if e, ok := errors.AsType[*cloudflare.Error](err); ok && !e.Permanent() {
 			return err
 		}
+		z.named = true
 		if err == nil {
 			z.name, z.servers = found.Name, found.NameServers
 		}

@@ -57,6 +57,8 @@ type App struct {
 	Remind caddy.Duration `json:"remind,omitempty"`
 	// Who raises an alarm when the watchdog falls silent. Default: nobody.
 	DeadMan *DeadMan `json:"dead_man,omitempty"`
+	// Where the home is, for paths with origin. Default: no path needs it.
+	Home *Home `json:"home,omitempty"`
 	// The preset of sites without their own: "fast" or "careful". Default: fast.
 	Preset string `json:"preset,omitempty"`
 	// The sites.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/notify"
+	"github.com/edgeward/edgeward/watchdog/origin"
 	"github.com/edgeward/edgeward/watchdog/probe"
 	"github.com/edgeward/edgeward/watchdog/resolve"
 )
@@ -47,6 +48,9 @@ func (a *App) read(r *reader) *watchdog.Config {
 	}
 	c.Witness4 = a.Witness.read(r, "witness", resolve.IPv4, c.Roots, true)
 	c.Witness6 = a.Witness6.read(r, "witness6", resolve.IPv6, c.Roots, slices.ContainsFunc(c.Sites, hasIPv6))
+	if a.Home != nil {
+		r.in("home", func() { c.Home = a.Home.read(r, c) })
+	}
 	a.notices(r, &c.Notices)
 	return c
 }
@@ -126,6 +130,29 @@ func (a *App) resolvers(r *reader, roots *x509.CertPool) *resolve.Set {
 	return set
 }
 
+func (h *Home) read(r *reader, c *watchdog.Config) *watchdog.Home {
+	made := &watchdog.Home{
+		Record: r.text("record", h.Record), Every: r.duration("every", h.Every), Policy: origin.Policy{Confirm: h.Confirm},
+	}
+	for _, name := range h.Names {
+		made.Names = append(made.Names, r.need("names", name))
+	}
+	if !h.Find {
+		if len(h.Sources) > 0 || h.Interface != "" {
+			r.failf("find", "it is not set, and there is a source or an interface: want find as well")
+		}
+		return made
+	}
+	made.Find = &origin.Finder{Interface: r.text("interface", h.Interface), Resolvers: c.Resolvers, Roots: c.Roots}
+	for i, s := range h.Sources {
+		r.in(fmt.Sprintf("sources[%d]", i), func() {
+			source := origin.Source{URL: r.need("url", s.URL), Format: origin.Format(s.Format), Operator: r.text("operator", s.Operator)}
+			made.Find.Sources = append(made.Find.Sources, source)
+		})
+	}
+	return made
+}
+
 func (z *Zone) read(r *reader) (out watchdog.Zone) {
 	if z == nil {
 		r.failf("zone", "it is empty")
@@ -133,7 +160,8 @@ func (z *Zone) read(r *reader) (out watchdog.Zone) {
 	}
 	return watchdog.Zone{
 		Name: r.text("name", z.Name), ID: r.text("id", z.ID),
-		Token: r.secretOf("token", z.Token, z.TokenFile, z.Credential, defaultCredential),
+		Token:       r.secretOf("token", z.Token, z.TokenFile, z.Credential, defaultCredential),
+		NameServers: r.texts("name_servers", z.NameServers),
 	}
 }
 

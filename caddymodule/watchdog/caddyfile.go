@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,7 +52,16 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //			timeout <duration>
 //		}
 //		witness6         off | on | { ... }
-//		cloudflare zone <id or name> [id <id>] [token <token>] [token_file <file>] [credential <name>]
+//		cloudflare zone <id or name> [id <id>] [token <token>] [token_file <file>] [credential <name>] [name_servers <name or ip:port>...]
+//		home {
+//			record    <name>
+//			find
+//			source    <url> [text|trace] [<operator>]
+//			interface <name>
+//			names     <name>...
+//			every     <duration>
+//			confirm   <n>
+//		}
 //		notify <url> {
 //			name    <name>
 //			secret  <secret>
@@ -71,7 +81,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //				rules_file  <file>
 //			}
 //			local <ip:port> [secret <secret>] [secret_file <file>] [credential <name>]
-//			path <name> [a <ip>] [aaaa <ip>] [proxied] [ttl <seconds>] [canary <name>] [away] {
+//			path <name> [a <ip>] [aaaa <ip>] [proxied] [ttl <seconds>] [canary <name>] [origin] [away] {
 //				probe  <ip:port>
 //				probe6 <ip:port>
 //				health ...
@@ -131,7 +141,7 @@ func (a *App) options() options.Table {
 		"resolver": a.parseResolver, "resolver_timeout": options.Duration(&a.ResolverTimeout),
 		"witness": parseWitness(&a.Witness), "witness6": parseWitness(&a.Witness6),
 		"cloudflare": a.parseZone, "notify": a.parseNotify, "remind": options.DurationOrOff(&a.Remind),
-		"dead_man": a.parseDeadMan, "preset": options.Word(&a.Preset, "fast", "careful"), "site": a.parseSite,
+		"dead_man": a.parseDeadMan, "home": a.parseHome, "preset": options.Word(&a.Preset, "fast", "careful"), "site": a.parseSite,
 	}
 }
 
@@ -183,7 +193,28 @@ func (a *App) parseZone(d *caddyfile.Dispenser) error {
 	return options.Table{
 		"id": options.Text(&z.ID), "token": options.Text(&z.Token),
 		"token_file": options.Text(&z.TokenFile), "credential": options.Text(&z.Credential),
+		"name_servers": options.List(&z.NameServers),
 	}.Line(d)
+}
+
+func (a *App) parseHome(d *caddyfile.Dispenser) error {
+	h := &Home{}
+	a.Home = h
+	return options.Table{
+		"record": options.Text(&h.Record), "find": options.Flag(&h.Find), "interface": options.Text(&h.Interface),
+		"names": options.List(&h.Names), "every": options.Duration(&h.Every), "confirm": options.Number(&h.Confirm),
+		"source": h.parseSource,
+	}.Block(d)
+}
+
+func (h *Home) parseSource(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 || len(args) > 3 {
+		return d.Err("want: source <url> [text|trace] [<operator>]")
+	}
+	args = append(args, "", "")
+	h.Sources = append(h.Sources, Source{URL: args[0], Format: args[1], Operator: args[2]})
+	return nil
 }
 
 // isID tells the id of a zone from its name.
@@ -233,6 +264,9 @@ func (a *App) parseSite(d *caddyfile.Dispenser) error {
 // alone checks a site as if there were no other, while its line is still known.
 func (s *Site) alone(preset string) error {
 	only := App{StateDir: "/", Preset: preset, Zones: []*Zone{{ID: strings.Repeat("0", 32), Token: "later"}}, Sites: []*Site{s}}
+	if slices.ContainsFunc(s.Paths, func(p *Path) bool { return p.Origin }) {
+		only.Home = &Home{Find: true} // it may come later
+	}
 	_, _, err := only.build(onPaper)
 	return err
 }
@@ -315,7 +349,7 @@ func (s *Site) parsePath(d *caddyfile.Dispenser) error {
 	s.Paths = append(s.Paths, p)
 	return options.Table{
 		"a": options.Text(&p.A), "aaaa": options.Text(&p.AAAA), "proxied": options.Flag(&p.Proxied), "ttl": options.Number(&p.TTL),
-		"canary": options.Text(&p.Canary), "away": options.Flag(&p.Away), "probe": options.Text(&p.Probe),
+		"canary": options.Text(&p.Canary), "origin": options.Flag(&p.Origin), "away": options.Flag(&p.Away), "probe": options.Text(&p.Probe),
 		"probe6": options.Text(&p.Probe6), "health": parseHealth(&p.Health),
 	}.Line(d)
 }

@@ -28,7 +28,7 @@ func line(text string) string { return "\t\t\t" + text + "\n" }
 func TestCaddyfileErrors(t *testing.T) {
 	site := func(more string) string { return app(block(health, one, two, line(more))) } // more is line 7
 	cases := []struct{ name, caddyfile, want string }{
-		{"unknown option", app("\t\tste example.com"), `"ste" is not known here: want one of api, apply, cloudflare, dead_man, keep_dwell, notify, preset, read_interval, remind, resolver, resolver_timeout, roots, site, state_dir, witness, witness6, at Caddyfile:3`},
+		{"unknown option", app("\t\tste example.com"), `"ste" is not known here: want one of api, apply, cloudflare, dead_man, home, keep_dwell, notify, preset, read_interval, remind, resolver, resolver_timeout, roots, site, state_dir, witness, witness6, at Caddyfile:3`},
 		{"argument behind edge_watchdog", "{\n\tedge_watchdog on {\n\t}\n}\n", `wrong argument count or unexpected line ending after 'on', at Caddyfile:2`},
 		{"apply with an argument", app("\t\tapply yes"), `wrong argument count or unexpected line ending after 'yes', at Caddyfile:3`},
 		{"bad duration", app("\t\tread_interval often"), `read_interval "often": want a duration like 30s, at Caddyfile:3`},
@@ -43,7 +43,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"witness of the other family", app("\t\twitness6 {\n\t\t\ttarget a.example.com 9.9.9.9:443\n\t\t}"), `witness6: targets[0]: address: 9.9.9.9:443 is of the other family: IPv4 belongs into witness, IPv6 into witness6, at Caddyfile:6`},
 		{"target without a name", app("\t\twitness {\n\t\t\ttarget 9.9.9.9:443\n\t\t}"), `want: target <name> <ip:port>, at Caddyfile:4`},
 		{"cloudflare without zone", app("\t\tcloudflare example.com"), `want: cloudflare zone <id or name>, at Caddyfile:3`},
-		{"unknown zone option", app("\t\tcloudflare zone example.com tokn x"), `"tokn" is not known here: want one of credential, id, token, token_file, at Caddyfile:3`},
+		{"unknown zone option", app("\t\tcloudflare zone example.com tokn x"), `"tokn" is not known here: want one of credential, id, name_servers, token, token_file, at Caddyfile:3`},
 		{"two tokens", app("\t\tcloudflare zone example.com token x token_file /x"), `zones[0]: token: token, token_file and credential: want one of them, at Caddyfile:4`},
 		{"zone twice", app(zone + zone + block(health, one, two)), `zone example.com is there twice, at Caddyfile:10`},
 		{"site in no zone", app("\t\tcloudflare zone example.org token x\n" + block(health, one, two)), `site example.com: example.com is in none of the zones, at Caddyfile:9`},
@@ -86,7 +86,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"canary that moves", site("path three a 1.1.1.1 proxied canary example.com"), `site example.com: path three: canary example.com moves with the site: it must stay on this path, at Caddyfile:3`},
 		{"bad ttl", site("path three a 1.1.1.1 ttl soon"), `ttl "soon": want a number, at Caddyfile:7`},
 		{"ttl too short", site("path three a 1.1.1.1 ttl 5"), `site example.com: path three: ttl is 5: want 60 to 86400 seconds (30 with an Enterprise plan), at Caddyfile:3`},
-		{"unknown path option", site("path three a 1.1.1.1 proxy"), `"proxy" is not known here: want one of a, aaaa, away, canary, health, probe, probe6, proxied, ttl, at Caddyfile:7`},
+		{"unknown path option", site("path three a 1.1.1.1 proxy"), `"proxy" is not known here: want one of a, aaaa, away, canary, health, origin, probe, probe6, proxied, ttl, at Caddyfile:7`},
 		{"bad probe", site("path three a 1.1.1.1 probe 127.0.0.1"), `site example.com: path three: probe: "127.0.0.1": want an address and a port, like 192.0.2.1:443 or [2001:db8::1]:443, at Caddyfile:3`},
 
 		{"health without a host", site("health"), `want: health <host> [<path> [<body>]], at Caddyfile:7`},

@@ -101,6 +101,14 @@ func (r *reader) text(setting, s string) string {
 	return out
 }
 
+// texts reads a list.
+func (r *reader) texts(setting string, list []string) (out []string) {
+	for _, s := range list {
+		out = append(out, r.need(setting, s))
+	}
+	return out
+}
+
 func (r *reader) need(setting, s string) string {
 	if s == "" {
 		r.failf(setting, "it is missing")

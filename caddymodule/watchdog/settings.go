@@ -23,6 +23,44 @@ type Zone struct {
 	// The name of the systemd credential that holds the token (LoadCredential= in the
 	// unit), if there is neither a token nor a file. Default: cf_token.
 	Credential string `json:"credential,omitempty"`
+	// Who is asked whether a change is visible: host names, or addresses with or
+	// without a port. Default: the name servers that the API names, for which the
+	// token needs the permission Zone Read; without it nobody is asked.
+	NameServers []string `json:"name_servers,omitempty"`
+}
+
+// Home says where the home is, for paths with origin. Its address is either read from
+// a record that somebody else keeps, or found.
+type Home struct {
+	// A DNS-only name that a router or a dynamic DNS client keeps at the home's
+	// address. It is read and never written.
+	Record string `json:"record,omitempty"`
+	// Find the address: sources of at least two operators must agree, twice in a row.
+	Find bool `json:"find,omitempty"`
+	// The sources. Default: those of Cloudflare, ipify and Amazon.
+	Sources []Source `json:"sources,omitempty"`
+	// A network interface whose public IPv6 addresses count as a source.
+	Interface string `json:"interface,omitempty"`
+	// Names that are kept at the address that was found, DNS-only. The watchdog is
+	// their only writer. Only with find.
+	Names []string `json:"names,omitempty"`
+	// How often to look: at least 5s. Default: 30s.
+	Every caddy.Duration `json:"every,omitempty"`
+	// How many rounds in a row must give a new address before it is believed.
+	// Default: 2.
+	Confirm int `json:"confirm,omitempty"`
+}
+
+// Source tells a visitor its own address, over HTTPS.
+type Source struct {
+	// Where to ask.
+	URL string `json:"url"`
+	// How it answers: "text", the address alone, or "trace", lines of which one is
+	// ip=<address>. Default: text.
+	Format string `json:"format,omitempty"`
+	// Who runs it. Two sources of one operator count once. Default: the registered
+	// domain of the URL.
+	Operator string `json:"operator,omitempty"`
 }
 
 // Resolver is a DNS server that is asked over HTTPS.
@@ -208,6 +246,9 @@ type Path struct {
 	// A name that is always on this path: it is looked up through the resolvers and
 	// probed where they say, and the answer must have come through Cloudflare.
 	Canary string `json:"canary,omitempty"`
+	// The path leads to the home itself: a and aaaa are its addresses, and follow them,
+	// and so does the canary. Needs home.
+	Origin bool `json:"origin,omitempty"`
 	// The path does not lead home: it may be taken while the home is down. Default:
 	// it does.
 	Away bool `json:"away,omitempty"`

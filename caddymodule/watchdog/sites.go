@@ -73,7 +73,7 @@ func (p *Path) read(r *reader) (out watchdog.Path) {
 	}
 	out = watchdog.Path{
 		Name: r.need("name", p.Name), A: r.addr("a", p.A), AAAA: r.addr("aaaa", p.AAAA),
-		Proxied: p.Proxied, TTL: p.TTL, Canary: r.text("canary", p.Canary), Away: p.Away,
+		Proxied: p.Proxied, TTL: p.TTL, Canary: r.text("canary", p.Canary), Away: p.Away, Origin: p.Origin,
 		Probe: r.addrPort("probe", p.Probe), Probe6: r.addrPort("probe6", p.Probe6),
 	}
 	if p.Health != nil {

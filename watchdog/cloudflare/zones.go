@@ -74,7 +74,8 @@ func (c *Client) Zone(ctx context.Context, id string) (Zone, error) {
 	var params zones.ZoneGetParams
 	params.ZoneID.Value, params.ZoneID.Present = id, true
 	var z Zone
-	err := c.do(ctx, op, scope{zone: id}, func(ctx context.Context) error {
+	// A scope of its own: a token that may not see the zone may still read its records.
+	err := c.do(ctx, op, scope{zone: "zone " + id}, func(ctx context.Context) error {
 		_, err := c.zones.Get(ctx, params)
 		return err
 	}, func(reply envelope) error {
