@@ -40,15 +40,15 @@ fmt: ## Format all Go code
 	$(STATIC) $(TOOL) gofumpt -w .
 
 fuzz: ## Run each fuzz target for 10 seconds
-	@for package in $$(go list ./relay/... ./caddymodule/...); do \
+	@for package in $$(go list ./relay/... ./watchdog/... ./caddymodule/...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime 10s $$package || exit 1; \
 		done; \
 	done
 
-bench: ## Run the benchmarks of relay/
-	go test -run '^$$' -bench . -benchmem ./relay/...
+bench: ## Run the benchmarks of relay/ and watchdog/ (minutes)
+	go test -run '^$$' -bench . -benchmem -benchtime 1s ./relay/... ./watchdog/...
 
 xcaddy: ## Build bin/caddy from this checkout as a user would, with xcaddy
 	@mkdir -p $(BIN)

@@ -21,24 +21,26 @@ func deployed(t *testing.T, caddyfile string) string {
 	return strings.NewReplacer("198.51.100.7", "8.8.4.4", "203.0.113.5", "9.9.9.9", "2001:db8::7", "2001:4860:4860::8844").Replace(caddyfile)
 }
 
-// TestCaddyfilesInDocs provisions every caddyfile block of the watchdog's pages, and
-// what is to be deployed; and refuses them as they stand, with the addresses of the
+// TestCaddyfilesInDocs provisions every caddyfile block with a watchdog in README and
+// docs, and what is to be deployed; and refuses them as they stand, with the addresses of the
 // documentation.
 func TestCaddyfilesInDocs(t *testing.T) {
 	credentials(t)
-	pages, err := filepath.Glob("../../docs/watchdog*.md")
+	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := map[string]string{}
 	find := regexp.MustCompile("(?s)```caddyfile\n(.*?)```")
-	for _, name := range pages {
+	for _, name := range append(pages, "../../README.md") {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range find.FindAllStringSubmatch(string(content), -1) {
-			blocks[filepath.Base(name)+" "+strconv.Itoa(i+1)] = m[1]
+			if strings.Contains(m[1], "edge_watchdog") {
+				blocks[filepath.Base(name)+" "+strconv.Itoa(i+1)] = m[1]
+			}
 		}
 	}
 	content, err := os.ReadFile("../../configs/watchdog/Caddyfile")

@@ -73,7 +73,7 @@ func describe(p watchdog.PathStatus) string {
 	case p.Failed:
 		text += " has failed"
 	case p.Usable:
-		text += " could be written now"
+		text += " works"
 	default:
 		text += " could not be written now"
 	}

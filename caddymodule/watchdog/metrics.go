@@ -45,7 +45,7 @@ var (
 	mProbeCert     = desc("probe_ssl_earliest_cert_expiry", "When the certificate expires, in seconds since 1970.", "site", "probe", "path", "family")
 	mProbes        = desc("probes_total", "Probes, by what they saw.", "site", "probe", "path", "family", "value")
 
-	mPathUsable   = desc("path_usable", "1 if the path could be written now.", "site", "path")
+	mPathUsable   = desc("path_usable", "1 if the path works, as far as was seen at the pace at which it is looked at.", "site", "path")
 	mPathServing  = desc("path_serving", "1 for the path that the records name.", "site", "path")
 	mPathFailed   = desc("path_failed", "1 if the path is taken for dead.", "site", "path")
 	mPathFailures = desc("path_failures", "Failures of the latest probes that are looked at.", "site", "path")
