@@ -110,7 +110,7 @@ type Site struct {
 	// Policy but for Paths, Local and Witness, which follow from the rest.
 	Policy decide.Policy
 	// Timeout bounds each probe, from the first packet to the last byte. Default:
-	// 2.5s. A canary has 25s beyond that: Cloudflare takes 19 s to give up an origin.
+	// 2s. A canary has 25s: Cloudflare takes 19 s to give up an origin.
 	Timeout time.Duration
 	// Slow is how long the serving path may take before it is suspicious: then
 	// probes come at the pace of a burst. It is never less than three times what is
@@ -168,7 +168,7 @@ type Path struct {
 const (
 	defaultReadEvery = 30 * time.Second
 	leastReadEvery   = 5 * time.Second
-	defaultTimeout   = 2500 * time.Millisecond
+	defaultTimeout   = 2 * time.Second
 	defaultSlow      = 500 * time.Millisecond
 	defaultTTL       = 60
 	httpsPort        = 443

@@ -258,7 +258,7 @@ func (s *site) launch(ctx context.Context) time.Duration {
 			wait = min(wait, s.due(t, now, suspicious).Sub(now))
 		}
 		if len(t.flying) > 0 && s.serving(t) && s.cfg.Slow > 0 {
-			if until := t.flying[0].Add(max(s.cfg.Slow, 3*t.usual)).Sub(now); until > 0 {
+			if until := t.flying[0].Add(t.patience(s.cfg)).Sub(now); until > 0 {
 				wait = min(wait, until)
 			}
 		}
@@ -356,14 +356,12 @@ func (s *site) take(ctx context.Context, r result) {
 	if !r.Started.Before(t.last.Started) {
 		t.last = r.Result
 	}
-	if r.Value == evidence.Good {
-		t.took(r.Took)
-	}
+	slow := r.Value == evidence.Good && t.took(s.cfg, r.Took)
 	s.certificate(t)
 	if t.source.Kind == decide.OfPath && s.misled(t.source.Path) {
 		r.Value, r.Reason, r.Detail = evidence.Unknown, probe.Local, "the canary does not follow the home yet"
 	}
-	s.step(ctx, decide.Observed{Source: t.source, Value: r.Value, Started: r.Started, Limit: t.limit, Detail: say(r.Result)})
+	s.step(ctx, decide.Observed{Source: t.source, Value: r.Value, Started: r.Started, Limit: t.limit, Slow: slow, Detail: say(r.Result)})
 }
 
 // look starts every probe now.

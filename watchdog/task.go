@@ -153,18 +153,28 @@ func (t *task) most(p decide.Policy) int {
 	return min(int(t.limit/p.Burst)+2, 12)
 }
 
+// patience is how long a good run may take before it is a slow one.
+func (t *task) patience(s Site) time.Duration { return max(s.Slow, 3*t.usual) }
+
 // slow reports whether the oldest run under way takes longer than is usual.
 func (t *task) slow(s Site, now time.Time) bool {
-	return len(t.flying) > 0 && s.Slow > 0 && now.Sub(t.flying[0]) >= max(s.Slow, 3*t.usual)
+	return len(t.flying) > 0 && s.Slow > 0 && now.Sub(t.flying[0]) >= t.patience(s)
 }
 
-// took notes how long a good run took: a moving average over the last eight or so.
-func (t *task) took(d time.Duration) {
-	if t.usual == 0 {
+// took notes how long a good run took, and reports whether that was slow. What is
+// usual is a moving average over the last eight or so; slow runs change it slowly, or
+// a slow line would be the usual one in a few seconds.
+func (t *task) took(s Site, d time.Duration) (slow bool) {
+	slow = s.Slow > 0 && t.usual > 0 && d >= t.patience(s)
+	switch {
+	case t.usual == 0:
 		t.usual = d
-		return
+	case slow:
+		t.usual += (d - t.usual) / 64
+	default:
+		t.usual += (d - t.usual) / 8
 	}
-	t.usual += (d - t.usual) / 8
+	return slow
 }
 
 func (t *task) landed(began time.Time) {

@@ -160,7 +160,7 @@ func (s *site) health(now time.Time) []notify.PathHealth {
 		switch {
 		case e.Paths[i].Usable:
 			h.Value = evidence.Good
-		case e.Paths[i].Failed:
+		case e.Paths[i].Failed, e.Paths[i].Latest == evidence.Bad: // a move forgets the failures that led to it
 			h.Value = evidence.Bad
 		}
 		list[i] = h

@@ -136,7 +136,7 @@ type Site struct {
 	// Let a name that has no record at all get one. Default: it is left alone.
 	Create bool `json:"create,omitempty"`
 	// How long a probe may take, from the first packet to the last byte: 100ms to
-	// 15s. A canary has 25s. Default: 2.5s.
+	// 15s. A canary has 25s. Default: 2s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 	// How long the serving path may take to answer before it is suspicious. It is
 	// never less than three times what is usual. Default: 500ms. Negative: only

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ const meddleLimit = 6
 func (t *step) evaluate() {
 	t.tellBlind()
 	t.tellOutage()
+	if t.s.Move == nil {
+		t.tellRefusingOver()
+	}
 	switch {
 	case !t.s.Records.Known || t.s.Records.Conflict != "":
 		return
@@ -49,12 +53,11 @@ func (t *step) pursue() {
 	case !m.Unsure && t.moot(m):
 		t.s.Move = nil
 		t.because("the move to %s is off: nothing of it was written, and %s", t.p.name(m.To), t.mootWhy(m))
-		t.tellRefusingOver()
 		t.evaluate()
 	case t.now.Before(m.Retry) || t.s.Paused != nil || !t.s.BlindSince.IsZero():
 	case m.Cause == Withdraw || t.provenWithHome(m.To):
 		t.ask()
-	case m.Cause == Failover && t.failedOver(m):
+	case t.diverted(m):
 	default:
 		t.because("the move to %s waits: %s", t.p.name(m.To), t.unproven(m.To))
 	}
@@ -77,7 +80,8 @@ func (t *step) moot(m *Move) bool {
 	case Return:
 		return !t.mayReturn(m.To)
 	}
-	return m.Cause == Manual && (m.Attempts >= manualTries || t.now.Sub(m.Since) >= manualFor)
+	return m.Cause == Manual && t.s.Pinned != m.To &&
+		(t.failed(m.To) || m.Attempts >= manualTries || t.now.Sub(m.Since) >= manualFor)
 }
 
 // An operator's move is tried so often, and so long, before it is given up: who
@@ -96,18 +100,30 @@ func (t *step) mootWhy(m *Move) string {
 	case Repair:
 		return "there is nothing left to repair"
 	}
+	if t.failed(m.To) {
+		return t.p.name(m.To) + " has failed"
+	}
 	return fmt.Sprintf("it was tried %d times in %s", m.Attempts, t.now.Sub(m.Since).Round(time.Second))
 }
 
-// failedOver lets a failover go elsewhere when the place it was going to has failed
-// too. What may have been written of it is overwritten there.
-func (t *step) failedOver(m *Move) bool {
-	if !t.failed(m.To) {
+// diverted lets a move go elsewhere when the place it was going to is dead, for the
+// records may name it by now; or is not known to work, if that much is known: nothing
+// of the move was written, and where visitors are is dead. What may have been written
+// of it is overwritten.
+func (t *step) diverted(m *Move) bool {
+	why := fmt.Sprintf("%s, then %s too", m.Why, t.detail(m.To))
+	switch {
+	case t.s.Pinned >= 0:
 		return false
+	case t.failed(m.To):
+	case m.Unsure || m.Cause != Failover && !t.failed(m.From):
+		return false
+	default:
+		why = m.Why + ", and " + t.unproven(m.To)
 	}
 	for i := range t.p.Paths {
-		if i != m.To && t.provenWithHome(i) && (i != m.From || !t.failed(i)) {
-			m.To, m.Why = i, fmt.Sprintf("%s, then %s too", m.Why, t.detail(m.To))
+		if i != m.To && t.provenWithHome(i) && !t.failed(i) {
+			m.To, m.Cause, m.Why = i, Failover, why
 			t.ask()
 			return true
 		}
@@ -158,12 +174,23 @@ func (t *step) failover() bool {
 		return false
 	}
 	for i := range t.p.Paths {
-		if i != from && t.provenWithHome(i) && !t.failed(i) {
+		if i != from && t.provenWithHome(i) && !t.failed(i) && (t.dead(from) || t.clear(i)) {
 			return t.begin(i, Failover, fmt.Sprintf("%s failed: %s", t.p.name(from), t.detail(from)))
 		}
 	}
 	t.hold(from)
 	return false
+}
+
+// dead reports whether a path has failed without regard to slow probes.
+func (t *step) dead(i int) bool {
+	return slices.ContainsFunc(t.families(i), func(k *Standing) bool { return k.dead(&t.p) })
+}
+
+// clear reports whether the last good probes of a path were as quick as usual. If they
+// were not, it may be our own line that is slow.
+func (t *step) clear(i int) bool {
+	return !slices.ContainsFunc(t.families(i), func(k *Standing) bool { return k.Poor&1 == 1 })
 }
 
 // hold says that a dead path cannot be left, and why.
@@ -196,7 +223,7 @@ func (t *step) release() {
 // withdraw takes the AAAA records out in a total outage, where that is wanted.
 func (t *step) withdraw() bool {
 	on := t.s.On
-	if !t.p.WithdrawAAAA || t.s.Bare || on == Nowhere || !t.p.Paths[on].V6 || !t.total() {
+	if !t.p.WithdrawAAAA || t.s.Bare || on == Nowhere || !t.p.Paths[on].V4 || !t.p.Paths[on].V6 || !t.total() {
 		return false
 	}
 	return t.begin(on, Withdraw, "no path is left")
@@ -215,7 +242,7 @@ func (t *step) total() bool {
 // repair writes again what somebody else has changed, or what came through in part.
 func (t *step) repair() bool {
 	want, r := t.s.Want, t.s.Records
-	if t.s.On != want && t.s.On != Nowhere && !r.Drift && t.failed(want) && t.provenWithHome(t.s.On) {
+	if t.s.On != want && t.s.On != Nowhere && t.failed(want) && t.provenWithHome(t.s.On) {
 		t.movedByOthers("by another hand, and that one works")
 		return true
 	}
@@ -243,6 +270,9 @@ func (t *step) repair() bool {
 
 // goBack returns to the best path that has been well for long enough.
 func (t *step) goBack() bool {
+	if t.s.On != t.s.Want && len(t.s.Meddled) >= meddleLimit {
+		return false // it would be one more repair
+	}
 	for i := range max(t.s.On, 0) {
 		if t.s.Pinned < 0 && t.mayReturn(i) {
 			return t.begin(i, Return, fmt.Sprintf("%s has been well for %s", t.p.name(i), t.healthyFor(i).Round(time.Second)))
@@ -354,8 +384,8 @@ func (k *Standing) say(p *Policy, now time.Time) string {
 // detail is what a path's failure looks like.
 func (t *step) detail(i int) string {
 	for _, k := range []*Standing{&t.s.Paths[i].V4, &t.s.Paths[i].V6} {
-		if k.Last == evidence.Bad {
-			return fmt.Sprintf("%d of %d probes: %s", k.Failures(t.p.Window), min(k.Count, t.p.Window), k.Detail)
+		if k.Bad != 0 {
+			return fmt.Sprintf("%d of %d probes: %s", k.Failures(t.p.Window), min(k.Count, t.p.Window), k.Fault)
 		}
 	}
 	return "no probe failed"
@@ -384,19 +414,26 @@ func (t *step) evidence() []string {
 }
 
 func (t *step) tellBlind() {
-	if since := t.s.BlindSince; !since.IsZero() && !t.s.Told.Blind && t.now.Sub(since) >= blindPause {
+	switch since := t.s.BlindSince; {
+	case !since.IsZero() && !t.s.Told.Blind && t.now.Sub(since) >= blindPause:
 		t.s.Told.Blind = true
 		t.do(Announce{What: WentBlind, Why: "our own connection is lost: nothing is decided until it is back", Since: since})
+	case since.IsZero() && t.s.Told.Blind && (!t.p.Witness4 || t.s.Witness4.Last == evidence.Good): // the process before told
+		t.s.Told.Blind = false
+		t.announce(SeesAgain, Nowhere, "our own connection is back")
 	}
 }
 
 func (t *step) tellOutage() {
 	switch {
 	case t.s.OutageSince.IsZero() && t.total():
-		t.s.OutageSince, t.s.Told.Outage = t.now, true
-		t.announce(OutageBegan, t.s.On, "every path has failed")
-	case !t.s.OutageSince.IsZero() && slices.ContainsFunc(t.indexes(), t.provenWithHome):
-		since := t.s.OutageSince
+		t.s.OutageSince = t.now
+		if !t.s.Told.Outage {
+			t.s.Told.Outage = true
+			t.announce(OutageBegan, t.s.On, "every path has failed")
+		}
+	case t.s.Told.Outage && slices.ContainsFunc(t.indexes(), t.provenWithHome):
+		since := cmp.Or(t.s.OutageSince, t.now) // of one that the process before told of it is not known
 		t.s.OutageSince, t.s.Told.Outage = time.Time{}, false
 		t.do(Announce{What: OutageOver, Why: "a path works again", Since: since})
 	}

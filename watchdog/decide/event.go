@@ -61,6 +61,8 @@ type Observed struct {
 	// Limit is how long the probe could take. One that took much longer says that
 	// this machine stood still, and nothing else.
 	Limit time.Duration
+	// Slow: it was good, and took much longer than usual.
+	Slow bool
 	// Detail is for people. It never holds a secret.
 	Detail string
 }

@@ -2,6 +2,8 @@ package decide
 
 import (
 	"time"
+
+	"github.com/edgeward/edgeward/watchdog/evidence"
 )
 
 // Explanation says why the records name what they name, and what would change it.
@@ -26,6 +28,8 @@ type Verdict struct {
 	// Usable: it works, as far as was seen at the pace at which it is looked at; before
 	// it is written it is looked at again. Failed: it is taken for dead.
 	Usable, Failed bool
+	// Latest is what its latest probe saw; of two families, the worse.
+	Latest evidence.Value
 	// Why it is not usable, or that it works.
 	Why string
 	// Failures of the last Window probes.
@@ -65,6 +69,9 @@ func (t *step) verdict(i int) Verdict {
 	}
 	for _, k := range t.families(i) {
 		v.Failures = max(v.Failures, k.Failures(t.p.Window))
+		if v.Latest != evidence.Bad && k.Last != evidence.Unknown {
+			v.Latest = k.Last
+		}
 	}
 	return v
 }

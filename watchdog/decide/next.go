@@ -181,14 +181,14 @@ func (t *step) sight(o Observed) {
 func (t *step) standby(i int) {
 	told := slices.Contains(t.s.Told.Down, i)
 	switch {
-	case i == t.s.Want || i == t.s.On:
-		return
-	case !told && t.failed(i) && t.s.On != Nowhere && t.proven(t.s.On): // else it is the lesser news
-		t.s.Told.Down = append(t.s.Told.Down, i)
-		t.announce(StandbyDown, i, t.detail(i))
-	case told && t.proven(i) && t.s.Paths[i].steady():
+	case told && t.proven(i) && t.s.Paths[i].steady(): // even if it is no standby any more
 		t.s.Told.Down = slices.DeleteFunc(t.s.Told.Down, func(j int) bool { return j == i })
 		t.announce(StandbyUp, i, "it answers again")
+	case told || i == t.s.Want || i == t.s.On:
+		return
+	case t.failed(i) && t.s.On != Nowhere && t.proven(t.s.On): // else it is the lesser news
+		t.s.Told.Down = append(t.s.Told.Down, i)
+		t.announce(StandbyDown, i, t.detail(i))
 	}
 }
 
@@ -258,11 +258,15 @@ func (t *step) movedByOthers(when string) {
 func (t *step) settle() {
 	r, m := t.s.Records, t.s.Move
 	switch {
-	case m != nil && m.Asked: // the answer is on its way
-	case m != nil && r.On == m.To && !r.Drift:
+	case m == nil || m.Asked: // in the latter case the answer is on its way
+	case r.On == Nowhere || r.Drift: // some of it may have come through
+	case r.On == m.To && m.Cause != Withdraw: // of which this would say nothing
 		t.arrived("the records name it already")
-	case m != nil && m.Unsure && r.On == m.From && !r.Drift:
+	case r.On == m.From:
 		m.Unsure = false // nothing of it came through
+	case r.On != m.To:
+		t.s.Move = nil
+		t.because("the move to %s is off: another hand has brought the records to %s", t.p.name(m.To), t.p.name(r.On))
 	}
 }
 

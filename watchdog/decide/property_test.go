@@ -198,8 +198,16 @@ func (w *witnessed) event(pick func(n int, what string) int) decide.Event {
 
 func (w *witnessed) source(pick func(n int, what string) int) decide.Source {
 	return []decide.Source{
-		{Kind: decide.Local}, {Kind: decide.Witness}, {Kind: decide.Witness, V6: true},
-		{Path: 0}, {Path: 0}, {Path: 0}, {Path: 1}, {Path: 1}, {Path: 0, V6: true}, {Path: 1, V6: true},
+		{Kind: decide.Local},
+		{Kind: decide.Witness},
+		{Kind: decide.Witness, V6: true},
+		{Path: 0},
+		{Path: 0},
+		{Path: 0},
+		{Path: 1},
+		{Path: 1},
+		{Path: 0, V6: true},
+		{Path: 1, V6: true},
 	}[pick(10, "source")]
 }
 

@@ -17,6 +17,8 @@ type Saved struct {
 	Moves    []time.Time `json:"moves,omitempty"`
 	Meddled  []time.Time `json:"meddled,omitempty"`
 	Paused   *Pause      `json:"paused,omitempty"`
+	// Told is what people know: who sees the end of it tells them, whoever began.
+	Told SavedTold `json:"told,omitzero"`
 	// SavedAt is when this was made.
 	SavedAt time.Time `json:"saved_at,omitzero"`
 	// Evidence is for the next run of a one-shot: what was counted. A process that
@@ -31,6 +33,17 @@ type SavedMove struct {
 	Cause Cause     `json:"cause"`
 	Why   string    `json:"why,omitempty"`
 	Since time.Time `json:"since,omitzero"`
+}
+
+// SavedTold is [Told], with names for paths.
+type SavedTold struct {
+	Refusing   bool     `json:"refusing,omitempty"`
+	Outage     bool     `json:"outage,omitempty"`
+	Blind      bool     `json:"blind,omitempty"`
+	Meddling   bool     `json:"meddling,omitempty"`
+	Quarantine string   `json:"quarantine,omitempty"`
+	Hold       string   `json:"hold,omitempty"`
+	Down       []string `json:"down,omitempty"`
 }
 
 // SavedEvidence is what was counted.
@@ -51,7 +64,27 @@ func Save(p Policy, s State, now time.Time) Saved {
 	if m := s.Move; m != nil {
 		saved.Move = &SavedMove{From: p.place(m.From), To: p.place(m.To), Cause: m.Cause, Why: m.Why, Since: m.Since}
 	}
+	t := s.Told
+	saved.Told = SavedTold{
+		Refusing: t.Refusing, Outage: t.Outage, Blind: t.Blind, Meddling: t.Meddling, Quarantine: t.Quarantine, Hold: t.Hold,
+	}
+	for _, i := range t.Down {
+		saved.Told.Down = append(saved.Told.Down, p.place(i))
+	}
 	return saved
+}
+
+// restore is the other way; a path that is no more is not down.
+func (t SavedTold) restore(p Policy) Told {
+	told := Told{
+		Refusing: t.Refusing, Outage: t.Outage, Blind: t.Blind, Meddling: t.Meddling, Quarantine: t.Quarantine, Hold: t.Hold,
+	}
+	for _, name := range t.Down {
+		if i := p.index(name); i != Nowhere {
+			told.Down = append(told.Down, i)
+		}
+	}
+	return told
 }
 
 // SaveEvidence is [Save] with all that was counted, for a run that ends here and
@@ -86,6 +119,7 @@ func Restore(p Policy, saved Saved, now time.Time, keepDwell bool) State {
 	s := State{
 		On: Nowhere, Want: p.index(saved.Want), Pinned: p.index(saved.Pinned), Bare: saved.Bare,
 		Moves: notAfter(saved.Moves, now), Meddled: notAfter(saved.Meddled, now), Paused: saved.Paused, LastMove: now,
+		Told: saved.Told.restore(p),
 	}
 	s.fit(p)
 	if saved.Want == "" {

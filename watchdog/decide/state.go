@@ -132,6 +132,10 @@ type Standing struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	// Bad holds the last results, the newest in the lowest bit; 1 is bad.
 	Bad uint32 `json:"bad,omitempty"`
+	// Poor holds those that were good and much slower than usual.
+	Poor uint32 `json:"poor,omitempty"`
+	// Fault is what the failure looked like that came in last.
+	Fault string `json:"fault,omitempty"`
 	// Count is how many of them there are, up to 32.
 	Count int `json:"count,omitempty"`
 	// Trouble is when the first probe of the failures at hand began. Zero: none.
@@ -144,9 +148,19 @@ type Standing struct {
 	Goods  [3]time.Time `json:"goods,omitzero"`
 }
 
-// Failures is how many of the last probes, at most window of them, failed.
+// Failures is how many of the last probes, at most window of them, failed. Where
+// probes fail, those that get through and are slow count as well, one for each that
+// did not: a line that loses half of its packets lets some through. Slow ones alone
+// are no failure.
 func (k *Standing) Failures(window int) int {
-	return bits.OnesCount32(k.Bad & mask(min(window, k.Count)))
+	looked := mask(min(window, k.Count))
+	bad := bits.OnesCount32(k.Bad & looked)
+	return bad + min(bad, bits.OnesCount32(k.Poor&looked))
+}
+
+// dead reports whether it needs no slow probes to be taken for failed.
+func (k *Standing) dead(p *Policy) bool {
+	return bits.OnesCount32(k.Bad&mask(min(p.Window, k.Count))) >= p.Failures
 }
 
 func mask(n int) uint32 {
@@ -159,7 +173,7 @@ func mask(n int) uint32 {
 // failed reports whether the probes at hand amount to a failure. Failures take long to
 // come in: three good ones that began after say that it is over.
 func (k *Standing) failed(p *Policy, now time.Time) bool {
-	return k.Last != evidence.Unknown && k.Bad&1 == 1 && k.Failures(p.Window) >= p.Failures &&
+	return k.Last != evidence.Unknown && (k.Bad|k.Poor)&1 == 1 && k.Failures(p.Window) >= p.Failures &&
 		!k.Goods[2].After(k.Failed) && now.Sub(k.Ended) <= max(p.quiet(), p.Proof)
 }
 
@@ -175,7 +189,7 @@ func (k *Standing) healthyFor(d time.Duration, now time.Time) bool {
 
 // forget drops what was counted, but not what was last seen.
 func (k *Standing) forget() {
-	k.Bad, k.Count, k.Trouble, k.Healthy = 0, 0, time.Time{}, time.Time{}
+	k.Bad, k.Poor, k.Count, k.Trouble, k.Healthy = 0, 0, 0, time.Time{}, time.Time{}
 }
 
 // take counts one result. Overlapping probes answer out of order: an older one
@@ -194,7 +208,7 @@ func (k *Standing) take(p *Policy, o Observed, now time.Time) {
 	k.count(o)
 	switch {
 	case k.Count >= p.clean() && k.Bad&mask(p.clean()) == 0:
-		k.Bad, k.Trouble = 0, time.Time{}
+		k.Bad, k.Poor, k.Trouble = 0, 0, time.Time{}
 	case k.Bad != 0 && k.Trouble.IsZero():
 		k.Trouble = o.Started
 	}
@@ -207,12 +221,14 @@ func (k *Standing) take(p *Policy, o Observed, now time.Time) {
 }
 
 func (k *Standing) count(o Observed) {
-	k.Bad <<= 1
+	k.Bad, k.Poor = k.Bad<<1, k.Poor<<1
 	k.Count = min(k.Count+1, ring)
 	switch {
 	case o.Value == evidence.Bad:
 		k.Bad |= 1
-		k.Failed = o.Started
+		k.Failed, k.Fault = o.Started, o.Detail
+	case o.Slow:
+		k.Poor |= 1
 	case o.Started.After(k.Goods[2]):
 		k.Goods[2] = o.Started
 		slices.SortFunc(k.Goods[:], func(a, b time.Time) int { return b.Compare(a) })

@@ -178,6 +178,7 @@ func readEvents(t *testing.T, p decide.Policy, s decide.State, now time.Time, wo
 			ev.Started = now.Add(-duration(t, took))
 			ev.Limit = 2500 * time.Millisecond
 		}
+		ev.Slow = ev.Slow || w == "slow"
 	}
 	return []decide.Event{ev}
 }
