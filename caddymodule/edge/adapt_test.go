@@ -3,17 +3,15 @@ package edge_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
-	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/edgeward/edgeward/internal/golden"
+)
 
 const dashes = "----------\n"
 
@@ -35,37 +33,18 @@ func (w *adaptWarning) Error() string { return w.text }
 // TestAdapt compares what a Caddyfile becomes with what the golden file says. Each
 // file is a Caddyfile, a dashed line, and JSON.
 func TestAdapt(t *testing.T) {
-	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no golden files", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".caddyfiletest"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			caddyfile, want, _ := strings.Cut(string(content), dashes)
-			config, err := adapt(caddyfile)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var pretty bytes.Buffer
-			if err := json.Indent(&pretty, config, "", "\t"); err != nil {
-				t.Fatal(err)
-			}
-			pretty.WriteByte('\n')
-			if *update {
-				if err := os.WriteFile(file, []byte(caddyfile+dashes+pretty.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(want, pretty.String()); diff != "" {
-				t.Errorf("want -, got +:\n%s", diff)
-			}
-		})
-	}
+	golden.Files(t, "testdata/adapt/*.caddyfiletest", func(t *testing.T, content string) string {
+		caddyfile, _, _ := strings.Cut(content, dashes)
+		config, err := adapt(caddyfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pretty bytes.Buffer
+		if err := json.Indent(&pretty, config, "", "\t"); err != nil {
+			t.Fatal(err)
+		}
+		return caddyfile + dashes + pretty.String() + "\n"
+	})
 }
 
 // TestAdaptedConfigsLoad provisions every golden config, as caddy validate does.

@@ -2,49 +2,22 @@ package attempt_test
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/edgeward/edgeward/internal/golden"
 	"github.com/edgeward/edgeward/relay/attempt"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata; explain the diff")
 
 // TestTraces plays testdata/*.trace. A line is "time event => actions ! wake";
 // a "members" line begins anew with that many members, the last of which may be
 // known to be down ("down 1"); a "policy" line changes the policy; # begins a
 // comment. A flight is written as a or b, a member by its number.
 func TestTraces(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.trace")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no traces: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".trace"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(want))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("trace differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden.Files(t, "testdata/*.trace", play)
 }
 
 // inOrder picks the first of n members; the last down of them are down.

@@ -2,21 +2,15 @@ package health_test
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/edgeward/edgeward/internal/golden"
 	"github.com/edgeward/edgeward/relay/health"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata; explain the diff")
 
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
@@ -24,28 +18,7 @@ var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 // "policy" lines set the policy, # begins a comment. What follows "!" is
 // what a monitor would act on: changed, suspicious, when to be woken.
 func TestTraces(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.trace")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no traces: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".trace"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(want))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("trace differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden.Files(t, "testdata/*.trace", play)
 }
 
 func play(t *testing.T, trace string) string {

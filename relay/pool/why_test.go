@@ -1,20 +1,15 @@
 package pool_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/edgeward/edgeward/internal/golden"
 	"github.com/edgeward/edgeward/relay/health"
 	"github.com/edgeward/edgeward/relay/pool"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata; explain the diff")
 
 // TestWhy keeps the sentences people read, all of them in one file.
 func TestWhy(t *testing.T) {
@@ -58,17 +53,5 @@ func TestWhy(t *testing.T) {
 	tell("balanced", rr, states{"nuc": alive(), "nas": refused, "pi": back(63 * time.Second)}, none)
 	tell("balanced, none past its cooldown", rr, states{"nuc": recovered, "nas": refused, "pi": nothing}, none)
 
-	const file = "testdata/why.golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("texts differ (-want +got):\n%s", diff)
-	}
+	golden.Files(t, "testdata/why.golden", func(*testing.T, string) string { return out.String() })
 }

@@ -2,22 +2,16 @@ package decide_test
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/edgeward/edgeward/internal/golden"
 	"github.com/edgeward/edgeward/watchdog/decide"
 	"github.com/edgeward/edgeward/watchdog/evidence"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata; explain the diff")
 
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
@@ -26,29 +20,10 @@ var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 // which only steps with something to say are shown; "bad,good" takes turns. "round" is one probe of each
 // kind. "policy" sets the policy, # begins a comment.
 func TestTraces(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.trace")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no traces: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".trace"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			player := player{t: t, s: decide.Restore(decide.Policy{}, decide.Saved{}, epoch, false)}
-			got := player.play(string(want))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("trace differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden.Files(t, "testdata/*.trace", func(t *testing.T, content string) string {
+		player := player{t: t, s: decide.Restore(decide.Policy{}, decide.Saved{}, epoch, false)}
+		return player.play(content)
+	})
 }
 
 type player struct {

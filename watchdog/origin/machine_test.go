@@ -2,11 +2,8 @@ package origin_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/edgeward/edgeward/internal/golden"
 	"github.com/edgeward/edgeward/watchdog/origin"
 	"github.com/edgeward/edgeward/watchdog/resolve"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata; explain the diff")
 
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
@@ -29,28 +25,7 @@ var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 // "by=" are the operators and "record=" is the record it came from; by default it is
 // two operators. "policy" sets the policy, # begins a comment.
 func TestTraces(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.trace")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no traces: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".trace"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(want))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("trace differs (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden.Files(t, "testdata/*.trace", play)
 }
 
 func play(t *testing.T, trace string) string {
