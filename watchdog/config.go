@@ -114,7 +114,8 @@ type Site struct {
 	Timeout time.Duration
 	// Slow is how long the serving path may take before it is suspicious: then
 	// probes come at the pace of a burst. It is never less than three times what is
-	// usual. Default: 500ms. Negative: only failures are suspicious.
+	// usual. Default: 200ms, which is what TCP waits at least before it sends again.
+	// Negative: only failures are suspicious.
 	Slow time.Duration
 	// Create lets a name that has no record at all get one.
 	Create bool
@@ -169,7 +170,7 @@ const (
 	defaultReadEvery = 30 * time.Second
 	leastReadEvery   = 5 * time.Second
 	defaultTimeout   = 2 * time.Second
-	defaultSlow      = 500 * time.Millisecond
+	defaultSlow      = 200 * time.Millisecond
 	defaultTTL       = 60
 	httpsPort        = 443
 )

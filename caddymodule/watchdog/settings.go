@@ -139,7 +139,7 @@ type Site struct {
 	// 15s. A canary has 25s. Default: 2s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 	// How long the serving path may take to answer before it is suspicious. It is
-	// never less than three times what is usual. Default: 500ms. Negative: only
+	// never less than three times what is usual. Default: 200ms. Negative: only
 	// failures are suspicious.
 	Slow caddy.Duration `json:"slow,omitempty"`
 	Policy
@@ -150,13 +150,13 @@ type Policy struct {
 	// The settings to begin with: "fast" leaves a dead path within ten seconds,
 	// "careful" after a minute. Default: that of the app, or fast.
 	Preset string `json:"preset,omitempty"`
-	// How often the serving path is probed when all is well. At least 100ms. Fast: 4s.
+	// How often the serving path is probed when all is well. At least 100ms. Fast: 3s.
 	// Careful: 15s.
 	Interval caddy.Duration `json:"interval,omitempty"`
 	// How often everything else is. At least the interval. Fast: 30s, or the interval
 	// if that is longer. Careful: 15s.
 	StandbyInterval caddy.Duration `json:"standby_interval,omitempty"`
-	// How far apart probes of a suspicious path begin; they overlap. Fast: 300ms.
+	// How far apart probes of a suspicious path begin; they overlap. Fast: 250ms.
 	// Careful: no burst. Negative: no burst, the interval goes on.
 	Burst caddy.Duration `json:"burst,omitempty"`
 	// How long a burst may last; then trouble is watched at the interval. Default: 1m.

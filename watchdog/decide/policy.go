@@ -19,12 +19,12 @@ type Policy struct {
 	Witness4, Witness6 bool
 
 	// Interval is how often the serving path is probed when all is well.
-	// Default: 4s.
+	// Default: 3s.
 	Interval time.Duration
 	// Standby is how often everything else is. Default: 30s.
 	Standby time.Duration
 	// Burst is how far apart probes of a suspicious path start; they overlap.
-	// Default: 300ms. Negative: no burst, Interval goes on.
+	// Default: 250ms. Negative: no burst, Interval goes on.
 	Burst time.Duration
 	// BurstFor bounds a burst; then trouble is watched at Interval. Default: 1m.
 	BurstFor time.Duration
@@ -70,8 +70,8 @@ type Path struct {
 // one probe in twenty may get lost without a false alarm in months.
 func Fast() Policy {
 	return Policy{
-		Interval: 4 * time.Second, Standby: 30 * time.Second,
-		Burst: 300 * time.Millisecond, BurstFor: time.Minute,
+		Interval: 3 * time.Second, Standby: 30 * time.Second,
+		Burst: 250 * time.Millisecond, BurstFor: time.Minute,
 		Failures: 8, Window: 12, Tolerance: 3, Proof: 5 * time.Second,
 		Recovery: 2 * time.Minute, Dwell: 5 * time.Minute, Budget: 6,
 	}

@@ -149,13 +149,13 @@ type Standing struct {
 }
 
 // Failures is how many of the last probes, at most window of them, failed. Where
-// probes fail, those that get through and are slow count as well, one for each that
-// did not: a line that loses half of its packets lets some through. Slow ones alone
-// are no failure.
+// probes fail, those that get through and are slow count as well, three for each five
+// that did not: a line that loses half of its packets lets some through, and one that
+// loses one in twenty lets nearly all through, though many slowly.
 func (k *Standing) Failures(window int) int {
 	looked := mask(min(window, k.Count))
 	bad := bits.OnesCount32(k.Bad & looked)
-	return bad + min(bad, bits.OnesCount32(k.Poor&looked))
+	return bad + min(3*bad/5, bits.OnesCount32(k.Poor&looked))
 }
 
 // dead reports whether it needs no slow probes to be taken for failed.
