@@ -9,11 +9,11 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/edgeward/edgeward/caddymodule/table"
 )
 
 func init() {
@@ -113,16 +113,16 @@ func (c *client) status(cmd *cobra.Command) error {
 	if err := c.call(cmd, http.MethodGet, "/edge/pools", &pools); err != nil {
 		return quiet(err)
 	}
-	t := newTable(cmd.OutOrStdout(), "POOL", "SERVED BY", "OPEN", "SERVED", "OUTAGES")
+	t := table.New(cmd.OutOrStdout(), "POOL", "SERVED BY", "OPEN", "SERVED", "OUTAGES")
 	lost := false
 	for _, p := range pools {
 		by := strings.Join(p.Serving, " ")
 		if by == "" {
 			by, lost = "nobody", true
 		}
-		t.row(p.Name, by, p.Open, p.Served, p.Outages)
+		t.Row(p.Name, by, p.Open, p.Served, p.Outages)
 	}
-	t.end()
+	t.End()
 	if lost {
 		cmd.SilenceErrors = true
 		fmt.Fprintln(os.Stderr, "a pool has no member that serves: see \"edge pools\"")
@@ -136,7 +136,7 @@ func (c *client) gateways(cmd *cobra.Command) error {
 	if err := c.call(cmd, http.MethodGet, "/edge/gateways", &list); err != nil {
 		return quiet(err)
 	}
-	t := newTable(cmd.OutOrStdout(), "GATEWAY", "ADDRESS", "PHASE", "SINCE", "OPERATOR", "OPEN", "CHECK", "REASON")
+	t := table.New(cmd.OutOrStdout(), "GATEWAY", "ADDRESS", "PHASE", "SINCE", "OPERATOR", "OPEN", "CHECK", "REASON")
 	for _, g := range list {
 		check := "-"
 		if g.Check != nil {
@@ -145,9 +145,9 @@ func (c *client) gateways(cmd *cobra.Command) error {
 				check = g.Check.Detail
 			}
 		}
-		t.row(g.Name, g.Address, g.Phase, ago(g.Since), g.Operator, g.Open, check, g.Reason)
+		t.Row(g.Name, g.Address, g.Phase, table.Ago(g.Since), g.Operator, g.Open, check, g.Reason)
 	}
-	t.end()
+	t.End()
 	return nil
 }
 
@@ -156,13 +156,13 @@ func (c *client) pools(cmd *cobra.Command) error {
 	if err := c.call(cmd, http.MethodGet, "/edge/pools", &list); err != nil {
 		return quiet(err)
 	}
-	t := newTable(cmd.OutOrStdout(), "POOL", "POLICY", "GATEWAY", "ROLE", "WHY")
+	t := table.New(cmd.OutOrStdout(), "POOL", "POLICY", "GATEWAY", "ROLE", "WHY")
 	for _, p := range list {
 		for _, m := range p.Members {
-			t.row(p.Name, p.Policy, m.Gateway, m.Role, m.Reason)
+			t.Row(p.Name, p.Policy, m.Gateway, m.Role, m.Reason)
 		}
 	}
-	t.end()
+	t.End()
 	return nil
 }
 
@@ -171,19 +171,19 @@ func (c *client) connections(cmd *cobra.Command) error {
 	if err := c.call(cmd, http.MethodGet, "/edge/connections", &report); err != nil {
 		return quiet(err)
 	}
-	t := newTable(cmd.OutOrStdout(), "LISTENER", "OPEN", "ACCEPTED", "ENDED")
+	t := table.New(cmd.OutOrStdout(), "LISTENER", "OPEN", "ACCEPTED", "ENDED")
 	for _, l := range report.Listeners {
-		t.row(l.Listener, l.Open, l.Accepted, counts(l.Ended))
+		t.Row(l.Listener, l.Open, l.Accepted, counts(l.Ended))
 	}
-	t.end()
+	t.End()
 	if len(report.Connections) == 0 {
 		return nil
 	}
-	t = newTable(cmd.OutOrStdout(), "SOURCE", "SERVER NAME", "ROUTE", "GATEWAY", "SINCE", "UP", "DOWN")
+	t = table.New(cmd.OutOrStdout(), "SOURCE", "SERVER NAME", "ROUTE", "GATEWAY", "SINCE", "UP", "DOWN")
 	for _, l := range report.Connections {
-		t.row(l.Source, fmt.Sprintf("%q", l.ServerName), l.Route, l.Gateway, ago(l.Since), l.BytesUp, l.BytesDown)
+		t.Row(l.Source, fmt.Sprintf("%q", l.ServerName), l.Route, l.Gateway, table.Ago(l.Since), l.BytesUp, l.BytesDown)
 	}
-	t.end()
+	t.End()
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (c *client) limits(cmd *cobra.Command) error {
 	if err := c.call(cmd, http.MethodGet, "/edge/limits", &list); err != nil {
 		return quiet(err)
 	}
-	t := newTable(cmd.OutOrStdout(), "LISTENER", "OPEN", "SOURCES", "REFUSED", "BUSIEST")
+	t := table.New(cmd.OutOrStdout(), "LISTENER", "OPEN", "SOURCES", "REFUSED", "BUSIEST")
 	for _, l := range list {
 		refused := map[string]uint64{}
 		for why, n := range l.Refused {
@@ -202,9 +202,9 @@ func (c *client) limits(cmd *cobra.Command) error {
 		for _, s := range l.Busiest[:min(len(l.Busiest), 3)] {
 			top = append(top, fmt.Sprintf("%s (%d)", s.Prefix, s.Open))
 		}
-		t.row(l.Listener, l.Open, l.Sources, counts(refused), strings.Join(top, " "))
+		t.Row(l.Listener, l.Open, l.Sources, counts(refused), strings.Join(top, " "))
 	}
-	t.end()
+	t.End()
 	return nil
 }
 
@@ -216,34 +216,6 @@ func (c *client) act(cmd *cobra.Command, kind, name, action string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", kind, name, action)
 	return nil
-}
-
-// table aligns columns.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(out io.Writer, columns ...any) table {
-	t := table{tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)}
-	t.row(columns...)
-	return t
-}
-
-func (t table) row(cells ...any) {
-	for i, c := range cells {
-		if i > 0 {
-			fmt.Fprint(t.w, "\t")
-		}
-		fmt.Fprint(t.w, c)
-	}
-	fmt.Fprintln(t.w)
-}
-
-func (t table) end() { _ = t.w.Flush() }
-
-func ago(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return time.Since(t).Round(time.Second).String()
 }
 
 // counts prints what is not zero, by name.

@@ -16,6 +16,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/edgeward/edgeward/caddymodule/table"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
 	"github.com/edgeward/edgeward/watchdog/journal"
@@ -158,11 +159,11 @@ func (l *local) check(cmd *cobra.Command) error {
 func printCheck(out io.Writer, c watchdog.Checked) {
 	printProbes(out, c.Status.Sites)
 	fmt.Fprintln(out)
-	t := newTable(out, "SITE", "RECORDS", "ON", "DIFFERENCES")
+	t := table.New(out, "SITE", "RECORDS", "ON", "DIFFERENCES")
 	for _, s := range c.Status.Sites {
-		t.row(s.Site, s.Records, s.On, strings.Join(s.Drifts, "; "))
+		t.Row(s.Site, s.Records, s.On, strings.Join(s.Drifts, "; "))
 	}
-	t.end()
+	t.End()
 	fmt.Fprintln(out)
 	if len(c.Problems) == 0 {
 		fmt.Fprintln(out, "No problems.")
@@ -170,7 +171,7 @@ func printCheck(out io.Writer, c watchdog.Checked) {
 	}
 	fmt.Fprintln(out, "Problems:")
 	for _, p := range c.Problems {
-		fmt.Fprintln(out, "  "+oneLine(p))
+		fmt.Fprintln(out, "  "+table.OneLine(p))
 	}
 }
 

@@ -7,90 +7,51 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/edgeward/edgeward/caddymodule/table"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/journal"
 )
-
-// table aligns columns.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(out io.Writer, columns ...any) table {
-	t := table{tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)}
-	t.row(columns...)
-	return t
-}
-
-func (t table) row(cells ...any) {
-	for i, c := range cells {
-		if i > 0 {
-			fmt.Fprint(t.w, "\t")
-		}
-		fmt.Fprint(t.w, oneLine(fmt.Sprint(c)))
-	}
-	fmt.Fprintln(t.w)
-}
-
-func (t table) end() { _ = t.w.Flush() }
-
-// oneLine keeps what came from a network from moving the cursor, or a column.
-func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, text)
-	return cmp.Or(text, "-")
-}
-
-func ago(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return time.Since(t).Round(time.Second).String()
-}
 
 func printStatus(out io.Writer, st watchdog.Status) {
 	if !st.Apply {
 		fmt.Fprintln(out, "This is a dry run: nothing is written.")
 	}
-	t := newTable(out, "SITE", "PHASE", "ON", "WANT", "MOVED", "MOVES LEFT", "WHY")
+	t := table.New(out, "SITE", "PHASE", "ON", "WANT", "MOVED", "MOVES LEFT", "WHY")
 	for _, s := range st.Sites {
 		left := fmt.Sprint(s.BudgetLeft)
 		if s.BudgetLeft < 0 {
 			left = "any"
 		}
-		t.row(s.Site, s.Phase, s.On, s.Want, ago(s.LastMove), left, s.Why)
+		t.Row(s.Site, s.Phase, s.On, s.Want, table.Ago(s.LastMove), left, s.Why)
 	}
-	t.end()
+	t.End()
 	fmt.Fprintln(out)
 	printPaths(out, st.Sites)
 	fmt.Fprintln(out)
 	printProbes(out, st.Sites)
 	fmt.Fprintln(out)
-	t = newTable(out, "ZONE", "READ", "REQUESTS", "LEFT", "TROUBLE")
+	t = table.New(out, "ZONE", "READ", "REQUESTS", "LEFT", "TROUBLE")
 	for _, z := range st.Zones {
-		t.row(cmp.Or(z.Zone, z.ID), ago(z.ReadAt), z.Requests, z.BudgetLeft, z.Error)
+		t.Row(cmp.Or(z.Zone, z.ID), table.Ago(z.ReadAt), z.Requests, z.BudgetLeft, z.Error)
 	}
-	t.end()
+	t.End()
 	if st.Notices.Queued > 0 {
 		fmt.Fprintf(out, "\n%d notices wait to be delivered\n", st.Notices.Queued)
 	}
 }
 
 func printPaths(out io.Writer, sites []watchdog.SiteStatus) {
-	t := newTable(out, "SITE", "PATH", "STATE", "FAILED", "WELL FOR", "RECOVERY LEFT", "WHY")
+	t := table.New(out, "SITE", "PATH", "STATE", "FAILED", "WELL FOR", "RECOVERY LEFT", "WHY")
 	for _, s := range sites {
 		for _, p := range s.Paths {
-			t.row(s.Site, p.Path, pathState(p), fmt.Sprintf("%d of %d", p.Failures, p.Window), seconds(p.HealthyFor), seconds(p.RecoveryLeft), p.Why)
+			t.Row(s.Site, p.Path, pathState(p), fmt.Sprintf("%d of %d", p.Failures, p.Window), seconds(p.HealthyFor), seconds(p.RecoveryLeft), p.Why)
 		}
 	}
-	t.end()
+	t.End()
 }
 
 func pathState(p watchdog.PathStatus) string {
@@ -109,7 +70,7 @@ func pathState(p watchdog.PathStatus) string {
 
 // printProbes shows the latest probe of each kind.
 func printProbes(out io.Writer, sites []watchdog.SiteStatus) {
-	t := newTable(out, "SITE", "PROBE", "ADDRESS", "RESULT", "TOOK", "CERTIFICATE", "DETAIL")
+	t := table.New(out, "SITE", "PROBE", "ADDRESS", "RESULT", "TOOK", "CERTIFICATE", "DETAIL")
 	for _, s := range sites {
 		for _, p := range probesOf(s) {
 			what := p.kind
@@ -117,10 +78,10 @@ func printProbes(out io.Writer, sites []watchdog.SiteStatus) {
 				what = p.path
 			}
 			detail := strings.Join(append([]string{p.Detail}, p.Degraded...), "; ")
-			t.row(s.Site, what+" "+p.family, p.Address, p.Value, took(p.Took), expiry(p.Expires, time.Now()), cmp.Or(strings.Trim(detail, "; "), p.Reason))
+			t.Row(s.Site, what+" "+p.family, p.Address, p.Value, took(p.Took), expiry(p.Expires, time.Now()), cmp.Or(strings.Trim(detail, "; "), p.Reason))
 		}
 	}
-	t.end()
+	t.End()
 }
 
 func took(s float64) string { return fmt.Sprintf("%.0f ms", s*1e3) }
@@ -138,12 +99,12 @@ func expiry(end, now time.Time) string {
 }
 
 func printExplanation(out io.Writer, e explanation) {
-	fmt.Fprintf(out, "%s is %s, on %s: %s\n", e.Site, e.Phase, cmp.Or(e.On, "no path"), oneLine(e.Why))
+	fmt.Fprintf(out, "%s is %s, on %s: %s\n", e.Site, e.Phase, cmp.Or(e.On, "no path"), table.OneLine(e.Why))
 	for _, line := range e.Paths {
-		fmt.Fprintln(out, "  path "+oneLine(line))
+		fmt.Fprintln(out, "  path "+table.OneLine(line))
 	}
 	for _, line := range e.Moves {
-		fmt.Fprintln(out, "  "+oneLine(line))
+		fmt.Fprintln(out, "  "+table.OneLine(line))
 	}
 	if e.BudgetLeft >= 0 {
 		fmt.Fprintf(out, "  moves left this hour: %d\n", e.BudgetLeft)
@@ -159,10 +120,10 @@ func printPlans(out io.Writer, plans []watchdog.PlanStatus) {
 		}
 		fmt.Fprintf(out, "%d changes\n", len(p.Changes))
 		for _, line := range p.Changes {
-			fmt.Fprintln(out, "  "+oneLine(line))
+			fmt.Fprintln(out, "  "+table.OneLine(line))
 		}
 		for _, line := range p.Refused {
-			fmt.Fprintln(out, "  refused: "+oneLine(line))
+			fmt.Fprintln(out, "  refused: "+table.OneLine(line))
 		}
 	}
 }
@@ -173,16 +134,16 @@ func (c *client) history(cmd *cobra.Command, path string) error {
 	if err != nil || printed {
 		return err
 	}
-	t := newTable(cmd.OutOrStdout(), "TIME", "SITE", "KIND", "EVENT", "PHASE", "REASON", "ACTIONS")
+	t := table.New(cmd.OutOrStdout(), "TIME", "SITE", "KIND", "EVENT", "PHASE", "REASON", "ACTIONS")
 	for _, e := range page.Entries {
 		var entry watchdog.Entry
 		if err := json.Unmarshal(e.Record, &entry); err != nil {
-			t.row(e.At.Format(time.RFC3339), "", "", "cannot be read")
+			t.Row(e.At.Format(time.RFC3339), "", "", "cannot be read")
 			continue
 		}
-		t.row(entry.At.Format(time.RFC3339), entry.Site, entry.Kind, entry.Event, entry.Phase, entry.Reason, strings.Join(entry.Actions, ", "))
+		t.Row(entry.At.Format(time.RFC3339), entry.Site, entry.Kind, entry.Event, entry.Phase, entry.Reason, strings.Join(entry.Actions, ", "))
 	}
-	t.end()
+	t.End()
 	if page.Next != 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "there is more: --before %d\n", page.Next)
 	}
