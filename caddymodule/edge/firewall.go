@@ -263,4 +263,3 @@ func printStatus(w io.Writer, s firewall.Status) {
 		}
 	}
 }
-
