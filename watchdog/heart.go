@@ -30,7 +30,7 @@ func (n *watch) heart(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		if still := n.still(time.Now()); still != "" {
+		if still := n.still(); still != "" {
 			n.cfg.Log.Error("a loop stands still", "event", "fatal", "site", still)
 			if n.dead != nil {
 				n.dead.Beat(false, "site "+still+" is not watched")
@@ -67,10 +67,13 @@ func (n *watch) look() {
 	}))
 }
 
+// age is how long the watch has been there. A clock that jumps does not change it.
+func (n *watch) age() time.Duration { return time.Since(n.began) }
+
 // still names a site whose loop stands still, or nothing.
-func (n *watch) still(now time.Time) string {
+func (n *watch) still() string {
 	for _, s := range n.sites {
-		if last := s.alive.Load(); last != 0 && now.Sub(time.Unix(0, last)) > stuck {
+		if n.age()-time.Duration(s.alive.Load()) > stuck {
 			return s.cfg.Name
 		}
 	}

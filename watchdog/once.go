@@ -27,6 +27,11 @@ var ErrCycle = errors.New("the cycle is not complete")
 // the policy has a burst; else what was counted is kept for the next run. The error
 // wraps [ErrCycle] if the next run may go better.
 func (w *Watchdog) Once(ctx context.Context, cfg Config) (Status, error) {
+	return w.runOnce(ctx, cfg, false)
+}
+
+// runOnce is Once; if silent, nobody is told of anything.
+func (w *Watchdog) runOnce(ctx context.Context, cfg Config, silent bool) (Status, error) {
 	if err := cfg.Validate(); err != nil {
 		return Status{}, err
 	}
@@ -41,7 +46,11 @@ func (w *Watchdog) Once(ctx context.Context, cfg Config) (Status, error) {
 		s.cfg.Policy.Gap = max(s.cfg.Policy.Gap, onceGap)
 	}
 	n.restore(nil)
-	n.openOutbox()
+	if silent {
+		n.dead = nil
+	} else {
+		n.openOutbox()
+	}
 	n.run()
 	err = n.cycle(ctx)
 	st := n.status(w.since)
@@ -65,7 +74,7 @@ func (n *watch) cycle(ctx context.Context) error {
 		s.lookBriefly(ctx)
 		var last SiteStatus
 		if err := s.await(ctx, func(st *SiteStatus) bool { last = *st; return s.settled(st) }); err != nil {
-			errs = append(errs, fmt.Errorf("%w: site %s: %s", ErrCycle, s.cfg.Name, last.Why))
+			errs = append(errs, fmt.Errorf("%w: site %s: %s", ErrCycle, s.cfg.Name, s.show().Why))
 			continue
 		}
 		if last.Phase == decide.Moving || last.Phase == decide.Quarantine {
@@ -129,10 +138,11 @@ type Checked struct {
 	Problems []string
 }
 
-// Check looks at everything and changes nothing: tokens, records, every probe.
+// Check looks at everything and changes nothing: tokens, records, every probe. It
+// tells nobody else.
 func (w *Watchdog) Check(ctx context.Context, cfg Config) (Checked, error) {
 	cfg.Apply = false
-	st, err := w.Once(ctx, cfg)
+	st, err := w.runOnce(ctx, cfg, true)
 	if err != nil && !errors.Is(err, ErrCycle) {
 		return Checked{}, err
 	}

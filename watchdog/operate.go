@@ -97,7 +97,7 @@ const refusing = "wanted "
 
 // await waits for a status.
 func (s *site) await(ctx context.Context, is func(*SiteStatus) bool) error {
-	a := &await{is, make(chan struct{})}
+	a := &await{ctx, is, make(chan struct{})}
 	select {
 	case s.awaits <- a:
 	case <-ctx.Done():

@@ -1,6 +1,7 @@
 package watchdog_test
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +62,7 @@ func TestSimulation(t *testing.T) {
 		}
 	})
 	t.Logf("%d cycles, %d writes, %d kills", cycles, writes, kills)
-	if *simSeed == 0 && (cycles < *simCycles || writes < 100 || kills < 20) {
+	if *simSeed == 0 && (cycles < *simCycles || writes < 50 || kills < 20) {
 		t.Errorf("%d cycles, %d writes, %d kills: that is too little to say anything", cycles, writes, kills)
 	}
 }
@@ -75,14 +77,22 @@ type sim struct {
 
 	cfg  *watchdog.Config
 	line *line
+	wide wide
+	site []string // their names
 
 	lock   sync.Mutex // guards what follows: requests of the watchdog look at it, too
 	dog    *watchdog.Watchdog
-	moved  time.Time // when the records last went from one path to another
+	before map[string]string    // what each site's records said before a write
+	moved  map[string]time.Time // when they last went from one path to another
+	pinned map[string]string
+	paused time.Time // zero: not
 	writes int
 	kills  int
 	story  []string // what was done to the world, for a failure
 }
+
+// wide is what a world has beyond one site of two paths.
+type wide struct{ mirror, six, two, operator bool }
 
 // line is the watchdog's connection to the provider. A killed watchdog has none: it
 // neither sends nor hears any more.
@@ -108,18 +118,88 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func newSim(t *testing.T, seed uint64, dir string) *sim {
-	m := &sim{world: newWorld(t, seed), t: t, rand: rand.New(rand.NewPCG(seed, 1)), root: dir}
+	m := &sim{
+		world: newWorld(t, seed), t: t, rand: rand.New(rand.NewPCG(seed, 1)), root: dir,
+		site: []string{"home"}, before: map[string]string{}, moved: map[string]time.Time{}, pinned: map[string]string{},
+	}
+	m.widen()
 	m.cloud.OnRequest(m.watchWrites)
-	m.moved = time.Now()
 	m.start(filepath.Join(dir, "0"))
 	// Records that name two paths at the very start need a person; see TestMixedStart.
 	m.until(time.Minute, "steady", func() bool { return site(t, m.dog).Phase == decide.Steady })
 	return m
 }
 
+// widen gives a third of the worlds a mirror, one family more, a second site, and an
+// operator, each.
+func (m *sim) widen() {
+	one := func() bool { return m.rand.IntN(3) == 0 }
+	m.wide = wide{mirror: one(), six: one(), two: one(), operator: one()}
+	if m.wide.two {
+		m.site = append(m.site, "rest")
+	}
+	if m.wide.six {
+		for _, name := range []string{"example.com", "*.example.com"} {
+			m.cloud.Put(zoneName, fakecloudflare.Record{Name: name, Type: "AAAA", Content: relay6.String(), TTL: 60, Comment: new("edgeward")})
+		}
+	}
+	for _, name := range m.site {
+		m.moved[name] = time.Now()
+	}
+}
+
+func (m *sim) names(site string) []string {
+	switch {
+	case !m.wide.two:
+		return []string{"example.com", "*.example.com"}
+	case site == "home":
+		return []string{"example.com"}
+	}
+	return []string{"*.example.com"}
+}
+
+// where is the path that a site's records name, both families of them.
+func (m *sim) where(site string) string {
+	names := m.names(site)
+	on, want := m.at(names...), 0
+	if m.wide.six && on == "relay" {
+		want = len(names)
+	}
+	six := 0
+	for _, r := range m.cloud.Records(zoneName) {
+		if r.Type == "AAAA" && slices.Contains(names, r.Name) {
+			six++
+		}
+	}
+	if six != want {
+		return fmt.Sprintf("%s with %d AAAA", on, six)
+	}
+	return on
+}
+
+// broaden makes the config of a wide world.
+func (m *sim) broaden(c *watchdog.Config) {
+	first := &c.Sites[0]
+	if m.wide.six {
+		first.Paths[0].AAAA = relay6
+	}
+	if m.wide.mirror {
+		first.Paths = append(first.Paths, watchdog.Path{Name: "mirror", A: away4, Away: true})
+	}
+	if m.wide.two {
+		second := *first
+		second.Name = "rest"
+		c.Sites = append(c.Sites, second)
+		for i, name := range m.site {
+			c.Sites[i].Names = m.names(name)
+		}
+	}
+}
+
 func (m *sim) start(dir string) {
 	m.line = &line{to: m.cloud.Transport(), cut: make(chan struct{})}
 	m.cfg = m.config(dir)
+	m.broaden(m.cfg)
 	m.cfg.Log = quiet
 	m.cfg.Provider.Transport = m.line
 	dog := m.world.start(m.cfg)
@@ -133,7 +213,7 @@ func (m *sim) stop() { _ = m.dog.Close() }
 func (m *sim) cycles() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.looks["relay"]
+	return (m.looks["relay"] + m.looks["relay6"] + m.looks["mirror"]) * len(m.site)
 }
 
 func (m *sim) tell(format string, args ...any) {
@@ -159,45 +239,76 @@ const slack = 40 * time.Second
 
 // watchWrites judges each write as it comes through.
 func (m *sim) watchWrites(r fakecloudflare.Request, stage fakecloudflare.Stage) {
-	if r.Call != fakecloudflare.Batch || stage != fakecloudflare.After {
+	if r.Call != fakecloudflare.Batch {
 		return
 	}
+	for _, name := range m.site {
+		there := fmt.Sprint(m.records(name))
+		m.lock.Lock()
+		changed := m.before[name] != there
+		m.before[name] = there
+		m.lock.Unlock()
+		if changed && stage == fakecloudflare.After {
+			m.judge(name)
+		}
+	}
+}
+
+// records are those of a site, as far as they can change.
+func (m *sim) records(site string) (list []string) {
+	for _, r := range m.cloud.Records(zoneName) {
+		if slices.Contains(m.names(site), r.Name) {
+			list = append(list, fmt.Sprint(r.Name, r.Type, r.Content, r.Proxied, r.TTL))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// judge judges a write to the records of a site.
+func (m *sim) judge(name string) {
 	now := time.Now()
-	on, cause := m.on(), m.cause()
-	m.tell("written: %s (%s)", on, cause)
+	on, cause := m.where(name), m.cause(name)
+	m.tell("written: %s to %s (%s)", name, on, cause)
+	if on != "relay" && on != "cloudflare" && on != "mirror" {
+		m.fail("a write left the records of %s at %s", name, on)
+		return
+	}
 	m.mu.Lock()
 	good, home := m.lastGood[on], m.lastGood["local"]
+	if m.wide.six && on == "relay" && m.lastGood["relay6"].Before(good) {
+		good = m.lastGood["relay6"]
+	}
 	m.mu.Unlock()
-	if on != "relay" && on != "cloudflare" {
-		m.fail("a write left the records at %s", on)
-		return
+	if on == "mirror" {
+		home = now // it needs none
 	}
 	if limit := decide.Fast().Proof + slack; now.Sub(good) > limit || now.Sub(home) > limit {
 		m.fail("written to %s, which was last seen to work %s ago, and the home %s ago", on, now.Sub(good), now.Sub(home))
 	}
-	if since := m.counted(now, cause); cause == decide.Return && since < decide.Fast().Dwell {
-		m.fail("back on the relay %s after the last move", since)
-	}
-}
-
-// counted takes note of a write, and returns how long ago the move before was.
-func (m *sim) counted(now time.Time, cause decide.Cause) time.Duration {
 	m.lock.Lock()
-	defer m.lock.Unlock()
 	m.writes++
-	since := now.Sub(m.moved)
-	if cause == decide.Failover || cause == decide.Return {
-		m.moved = now
+	since, pin, paused := now.Sub(m.moved[name]), m.pinned[name], m.paused
+	if cause == decide.Failover || cause == decide.Return || cause == decide.Manual {
+		m.moved[name] = now
 	}
-	return since
+	m.lock.Unlock()
+	switch byItself := cause == decide.Failover || cause == decide.Return; {
+	case cause == decide.Return && since < decide.Fast().Dwell:
+		m.fail("back on the relay %s after the last move", since)
+	case byItself && pin != "" && pin != on:
+		m.fail("pinned to %s, and moved to %s: %s", pin, on, cause)
+	case !paused.IsZero() && now.Sub(paused) > slack:
+		m.fail("paused, and written: %s", cause)
+	}
 }
 
 // cause is why the last write was asked for, as the history says.
-func (m *sim) cause() decide.Cause {
+func (m *sim) cause(site string) decide.Cause {
 	m.lock.Lock()
 	dog := m.dog
 	m.lock.Unlock()
-	page, err := dog.History(journal.Filter{Kind: "decision", Limit: 20})
+	page, err := dog.History(journal.Filter{Site: site, Limit: 20})
 	if err != nil {
 		m.fail("reading the history: %v", err)
 	}
@@ -240,6 +351,15 @@ func (m *sim) trouble() {
 		func() { m.mend("uplink", &m.uplink) }, func() { m.mend("uplink", &m.uplink) },
 		m.faultyProvider, m.faultyProvider, m.foreignEdit, m.sleep, m.reload,
 		func() { m.kill("at any time") }, m.killAtWrite,
+	}
+	if m.wide.mirror {
+		faults = append(faults, func() { m.break_("mirror", &m.mirror) }, func() { m.mend("mirror", &m.mirror) })
+	}
+	if m.wide.six {
+		faults = append(faults, func() { m.break_("relay6", &m.relay6) }, func() { m.mend("relay6", &m.relay6) })
+	}
+	if m.wide.operator {
+		faults = append(faults, m.operate, m.operate, m.pause)
 	}
 	faults[m.rand.IntN(len(faults))]()
 }
@@ -286,6 +406,50 @@ func (m *sim) foreignEdit() {
 	}
 	m.tell("another hand: %s is %s", r.Name, r.Content)
 	m.cloud.Put(zoneName, r)
+}
+
+// operate says something to a site, and remembers what it has obeyed.
+func (m *sim) operate() {
+	name := m.site[m.rand.IntN(len(m.site))]
+	path := m.cfg.Sites[0].Paths[m.rand.IntN(len(m.cfg.Sites[0].Paths))].Name
+	ctx, cancel := context.WithTimeout(m.t.Context(), 30*time.Second)
+	defer cancel()
+	var err error
+	pin := ""
+	m.pin(name, "") // until the answer is there nobody knows
+	switch m.rand.IntN(4) {
+	case 0:
+		err = m.dog.Switch(ctx, name, path, "ann")
+	case 1:
+		err, pin = m.dog.Pin(ctx, name, path, "ann"), path
+	default:
+		err = m.dog.Unpin(ctx, name, "ann")
+	}
+	m.tell("operator: %s, pin %q of %s: %v", name, pin, path, err)
+	if err == nil {
+		m.pin(name, pin)
+	}
+}
+
+func (m *sim) pin(name, path string) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.pinned[name] = path
+}
+
+// pause begins or ends one, for all sites.
+func (m *sim) pause() {
+	var err error
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.paused.IsZero() {
+		m.paused, err = time.Now(), m.dog.Pause("", time.Time{}, "")
+	} else {
+		m.paused, err = time.Time{}, m.dog.Resume("")
+	}
+	if err != nil {
+		m.t.Errorf("pausing: %v", err)
+	}
 }
 
 // sleep suspends the machine: the wall clock goes on, and nothing was seen.
@@ -365,19 +529,42 @@ func (m *sim) killAtWrite() {
 func (m *sim) calm() {
 	m.tell("calm")
 	m.cloud.Heal()
-	m.set(func() { m.relay, m.canary, m.home, m.uplink = health{}, health{}, health{}, health{} })
+	m.set(func() {
+		m.relay, m.relay6, m.canary, m.mirror, m.home, m.uplink = health{}, health{}, health{}, health{}, health{}, health{}
+	})
+	if !m.paused.IsZero() {
+		m.pause()
+	}
+	for _, name := range m.site {
+		m.pin(name, "")
+		if err := m.dog.Unpin(m.t.Context(), name, "ann"); err != nil {
+			m.fail("unpin: %v", err)
+		}
+	}
 	began, since := time.Now(), time.Now()
 	for time.Since(since) < time.Minute {
-		if m.on() != "relay" || site(m.t, m.dog).Phase != decide.Steady {
-			since = time.Now()
-		}
-		if time.Since(began) > 75*time.Minute { // the budget of an hour may be used up
-			m.fail("an hour and more of calm, and the records are at %s: %s", m.on(), site(m.t, m.dog).Why)
-			return
+		for _, st := range m.status() {
+			if m.where(st.Site) != "relay" || st.Phase != decide.Steady {
+				since = time.Now()
+			}
+			if time.Since(began) > 75*time.Minute { // the budget of an hour may be used up
+				m.fail("an hour and more of calm, and the records of %s are at %s: %s: %s", st.Site, m.where(st.Site), st.Phase, st.Why)
+				return
+			}
 		}
 		time.Sleep(10 * time.Second)
 	}
-	if st := site(m.t, m.dog); st.Phase != decide.Steady || st.On != "relay" || len(st.Drifts) > 0 {
-		m.fail("all is calm, and the site is %s on %q, drifts %v: %s", st.Phase, st.On, st.Drifts, st.Why)
+	for _, st := range m.status() {
+		if st.Phase != decide.Steady || st.On != "relay" || len(st.Drifts) > 0 {
+			m.fail("all is calm, and %s is %s on %q, drifts %v: %s", st.Site, st.Phase, st.On, st.Drifts, st.Why)
+		}
 	}
+}
+
+func (m *sim) status() []watchdog.SiteStatus {
+	st, err := m.dog.Status()
+	if err != nil {
+		m.fail("status: %v", err)
+	}
+	return st.Sites
 }

@@ -52,7 +52,7 @@ type site struct {
 
 	status atomic.Pointer[SiteStatus]
 	drifts atomic.Pointer[[]string] // what the zone last saw to differ
-	alive  atomic.Int64             // when the loop last went round, in nanoseconds since 1970
+	alive  atomic.Int64             // the age of the watch when the loop last went round
 }
 
 // result is what a probe of a task saw.
@@ -75,8 +75,9 @@ type look struct {
 	done  chan struct{}
 }
 
-// await waits for a status.
+// await waits for a status, as long as ctx does.
 type await struct {
+	ctx  context.Context
 	is   func(*SiteStatus) bool
 	done chan struct{}
 }
@@ -95,10 +96,12 @@ func newSite(cfg Site, w *watch, z *zone) *site {
 // watch runs until ctx is over, and waits for what it started.
 func (s *site) watch(ctx context.Context) {
 	defer s.wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // a loop that breaks down takes along what it started
+	s.recover(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		s.alive.Store(time.Now().UnixNano())
 		select {
 		case <-ctx.Done():
 			return
@@ -121,6 +124,21 @@ func (s *site) watch(ctx context.Context) {
 			s.step(ctx, decide.Tick{})
 		}
 		timer.Reset(s.launch(ctx))
+		s.alive.Store(int64(s.w.age()))
+	}
+}
+
+// recover puts in order what a loop that broke down has left: nobody answers any more.
+func (s *site) recover(ctx context.Context) {
+	for _, t := range s.tasks {
+		t.flying = nil
+	}
+	for _, l := range s.looking {
+		close(l.done)
+	}
+	s.looking = nil
+	if m := s.state.Move; m != nil && m.Asked {
+		s.step(ctx, decide.Wrote{Outcome: decide.Unsure, Detail: "the loop broke down", Retry: time.Now().Add(retryWrite)})
 	}
 }
 
@@ -314,7 +332,7 @@ func (s *site) start(ctx context.Context, t *task, pace time.Duration, now time.
 	t.begun, t.factor = now, 1-s.w.cfg.Seams.Jitter()/10
 	t.flying = append(t.flying, now)
 	s.wg.Go(func() {
-		r, ok := s.probe(ctx, t, pace/2)
+		r, ok := s.probe(ctx, t, min(pace/2, t.limit)) // older, it would pass for late
 		if !ok {
 			return
 		}
@@ -401,6 +419,8 @@ func (s *site) command(ctx context.Context, c decide.Command) (decide.Record, er
 	select {
 	case rec := <-answer:
 		return rec, nil
+	case <-ctx.Done(): // it may have been obeyed
+		return decide.Record{}, ctx.Err()
 	case <-s.w.ctx.Done():
 		return decide.Record{}, ErrStopped
 	}

@@ -132,6 +132,9 @@ func (s *site) publish(now time.Time) {
 	}
 	s.status.Store(st)
 	s.awaiting = slices.DeleteFunc(s.awaiting, func(a *await) bool {
+		if a.ctx.Err() != nil {
+			return true
+		}
 		if !a.is(st) {
 			return false
 		}

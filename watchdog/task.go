@@ -125,7 +125,7 @@ func (s *site) canaryTask(of decide.Source, h Health, path Path) *task {
 	c := &probe.Canary{HTTPS: *template, Resolve: s.w.cfg.Resolvers, Keep: canaryKeep}
 	return &task{
 		source: of, limit: canaryPatience,
-		key: fmt.Sprintf("canary %s %s %d %q %v", h.Name, h.Path, h.Status, h.Body, h.Rules),
+		key: fmt.Sprintf("canary %s %d %s %d %q %t %v %q %s", h.Name, path.Probe.Port(), h.Path, h.Status, h.Body, h.AllowStore, h.Rules, h.Node, h.Shape),
 		run: func(ctx context.Context) probe.Result { return s.w.cfg.Seams.Canary(ctx, c) },
 	}
 }

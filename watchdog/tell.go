@@ -138,6 +138,9 @@ func (s *site) classify(a decide.Announce) (notify.Kind, notify.Severity, string
 		}
 		return notify.Switched, notify.Critical, incident
 	}
+	if a.What == decide.MovedByOthers && a.To == s.cfg.Paths[0].Name {
+		return notify.Returned, notify.Resolved, s.cfg.Name + "/away"
+	}
 	how := told[a.What]
 	incident := ""
 	if how.incident != "" {
@@ -183,20 +186,59 @@ func (s *site) certificate(t *task) {
 	if end.IsZero() || t.source.Kind != decide.OfPath {
 		return
 	}
+	for _, other := range s.tasks { // the other family may have another one
+		if o := other.last.Certificate.NotAfter; other.source.Kind == decide.OfPath && other.source.Path == t.source.Path && !o.IsZero() && o.Before(end) {
+			end = o
+		}
+	}
 	path := s.cfg.Paths[t.source.Path].Name
 	soon := time.Until(end) < expirySoon
-	if soon == s.expiring[path] {
+	was, known := s.expiring[path]
+	s.expiring[path] = soon
+	incident := s.cfg.Name + "/certificate/" + path
+	switch {
+	case !known && !soon && s.w.outbox != nil:
+		s.w.outbox.Forget(incident) // it was renewed while nobody looked
+		return
+	case soon == was:
 		return
 	}
-	s.expiring[path] = soon
 	e := notify.Event{
-		Incident: s.cfg.Name + "/certificate/" + path, Site: s.cfg.Name, Kind: notify.Certificate, Severity: notify.Warning, To: path, At: time.Now(),
+		Incident: incident, Site: s.cfg.Name, Kind: notify.Certificate, Severity: notify.Warning, To: path, At: time.Now(),
 		Reason: "the certificate ends at " + end.UTC().Format(time.RFC3339),
 	}
 	if !soon {
 		e.Severity = notify.Resolved
 	}
 	s.w.post(e)
+}
+
+// forget ends the incidents of sites and paths that are no more: nobody sees their end.
+func (w *watch) forget(old *watch) {
+	if w.outbox == nil {
+		return
+	}
+	for name := range old.incidents() {
+		if !w.incidents()[name] {
+			w.outbox.Forget(name)
+		}
+	}
+}
+
+// incidents are the names of all there can be.
+func (w *watch) incidents() map[string]bool {
+	names := map[string]bool{}
+	for _, s := range w.sites {
+		names[s.cfg.Name+"/away"] = true
+		for _, how := range told {
+			names[s.cfg.Name+"/"+how.incident] = true
+		}
+		for _, path := range s.cfg.Paths {
+			names[s.cfg.Name+"/standby/"+path.Name] = true
+			names[s.cfg.Name+"/certificate/"+path.Name] = true
+		}
+	}
+	return names
 }
 
 // post hands an event to the outbox.

@@ -44,6 +44,7 @@ type watch struct {
 	shares   shares[probe.Result]
 
 	maintained atomic.Bool // there is a maintenance file
+	began      time.Time
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -115,10 +116,16 @@ func (w *Watchdog) Stop(cfg *Config) {
 // enforce replaces what runs. States are handed over in memory, with all that was
 // counted.
 func (w *Watchdog) enforce(next *watch) {
+	old := w.running
 	before := w.halt()
 	next.restore(before)
 	next.openOutbox() // not before the one that ran has put away its own
 	w.running = next
+	if old == nil {
+		next.post(notify.Event{Kind: notify.Started, Severity: notify.Info, At: time.Now()})
+	} else {
+		next.forget(old)
+	}
 	next.run()
 }
 
@@ -140,7 +147,7 @@ func (w *Watchdog) halt() map[string]decide.Saved {
 // build makes all of a config, and starts nothing.
 func (w *Watchdog) build(cfg Config) (*watch, error) {
 	cfg = cfg.WithDefaults()
-	n := &watch{cfg: cfg, journal: w.journal}
+	n := &watch{cfg: cfg, journal: w.journal, began: time.Now()}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.makeZones(); err != nil {
 		n.discard()
@@ -274,7 +281,6 @@ func (n *watch) load(s *site) decide.Saved {
 // run starts all goroutines.
 func (n *watch) run() {
 	n.cfg.Log.Info("watching", "event", "startup", "sites", len(n.sites), "zones", len(n.zones), "apply", n.cfg.Apply)
-	n.post(notify.Event{Kind: notify.Started, Severity: notify.Info, At: time.Now()})
 	for _, z := range n.zones {
 		n.wg.Go(func() { n.guard("zone "+z.name, func() { z.watch(n.ctx) }) })
 	}
@@ -298,8 +304,8 @@ func (n *watch) run() {
 // guard keeps a loop that broke down from taking the others along, and begins it
 // anew after a pause.
 func (n *watch) guard(what string, loop func()) {
-	for n.ctx.Err() == nil {
-		if !n.broke(what, loop) {
+	for times := 1; n.ctx.Err() == nil; times++ {
+		if !n.broke(what, times, loop) {
 			return
 		}
 		select {
@@ -309,12 +315,14 @@ func (n *watch) guard(what string, loop func()) {
 	}
 }
 
-func (n *watch) broke(what string, loop func()) (broke bool) {
+func (n *watch) broke(what string, times int, loop func()) (broke bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			broke = true
 			n.cfg.Log.Error("a loop broke down and begins anew", "event", "fatal", "what", what, "panic", fmt.Sprint(p), "stack", stack())
-			n.post(notify.Event{Kind: notify.Fatal, Severity: notify.Critical, Reason: what + " broke down and begins anew", At: time.Now()})
+			if times&(times-1) == 0 { // people are told of the first, the second, the fourth ...
+				n.post(notify.Event{Kind: notify.Fatal, Severity: notify.Critical, Reason: what + " broke down and begins anew", At: time.Now()})
+			}
 		}
 	}()
 	loop()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ var (
 	relay4 = netip.MustParseAddr("8.9.10.11")
 	relay6 = netip.MustParseAddr("2a02:db8::7")
 	home4  = netip.MustParseAddr("9.10.11.12")
+	away4  = netip.MustParseAddr("8.8.10.12")
 	local  = netip.MustParseAddrPort("192.168.1.10:443")
 )
 
@@ -52,6 +54,7 @@ type world struct {
 	relay    health
 	relay6   health
 	canary   health // the way through the provider
+	mirror   health // elsewhere
 	home     health // behind both
 	uplink   health // of the watchdog itself
 	slept    time.Duration
@@ -114,6 +117,8 @@ func (w *world) seams() watchdog.Seams {
 				return w.probe(ctx, "local", p.Timeout, &w.home)
 			case p.Addr.Addr() == relay6:
 				return w.probe(ctx, "relay6", p.Timeout, &w.uplink, &w.relay6, &w.home)
+			case p.Addr.Addr() == away4:
+				return w.probe(ctx, "mirror", p.Timeout, &w.uplink, &w.mirror)
 			}
 			return w.probe(ctx, "relay", p.Timeout, &w.uplink, &w.relay, &w.home)
 		},
@@ -174,10 +179,13 @@ func (w *world) probe(ctx context.Context, what string, timeout time.Duration, h
 }
 
 // on is what the records say: the path of all of them, or a sentence.
-func (w *world) on() string {
+func (w *world) on() string { return w.at("example.com", "*.example.com") }
+
+// at is what the records of some names say.
+func (w *world) at(names ...string) string {
 	var seen []string
 	for _, r := range w.cloud.Records(zoneName) {
-		if r.Type != "A" || r.Comment == nil {
+		if r.Type != "A" || r.Comment == nil || !slices.Contains(names, r.Name) {
 			continue
 		}
 		path := "nowhere: " + r.Content
@@ -186,6 +194,8 @@ func (w *world) on() string {
 			path = "relay"
 		case r.Content == home4.String() && r.Proxied && r.TTL == 1:
 			path = "cloudflare"
+		case r.Content == away4.String() && !r.Proxied && r.TTL == 60:
+			path = "mirror"
 		}
 		seen = append(seen, path)
 	}
@@ -194,7 +204,7 @@ func (w *world) on() string {
 			return fmt.Sprintf("mixed: %v", seen)
 		}
 	}
-	if len(seen) != 2 {
+	if len(seen) != len(names) {
 		return fmt.Sprintf("%d records", len(seen))
 	}
 	return seen[0]

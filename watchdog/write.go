@@ -17,6 +17,7 @@ import (
 func (z *zone) serve(ctx context.Context, asks []ask) {
 	ctx, cancel := context.WithTimeout(cloudflare.Urgent(ctx), writeTimeout)
 	defer cancel()
+	defer unanswered(asks)
 	if err := z.prepare(ctx, asks); err != nil {
 		z.answer(asks, z.failed(decide.Refused, err))
 		z.publish(err)
@@ -26,7 +27,7 @@ func (z *zone) serve(ctx context.Context, asks []ask) {
 	var batch records.Batch
 	for _, a := range asks {
 		part, refused := z.plan(a)
-		if part.Len() == 0 && len(refused) > 0 && len(refused) == len(a.site.cfg.Names) {
+		if refusesAll(a, refused) {
 			z.answer([]ask{a}, decide.Wrote{Outcome: decide.Refused, Detail: refused[0].Error(), Retry: time.Now().Add(z.w.cfg.ReadEvery)})
 			a.site.send(ctx, decide.Read{Records: z.view(a.site)})
 			continue
@@ -43,6 +44,26 @@ func (z *zone) serve(ctx context.Context, asks []ask) {
 		return
 	}
 	z.conclude(ctx, open, unsure, err)
+}
+
+// unanswered answers who has no answer yet because serve broke down.
+func unanswered(asks []ask) {
+	for _, a := range asks {
+		select {
+		case a.answer <- decide.Wrote{Outcome: decide.Unsure, Detail: "the write broke down", Retry: time.Now().Add(retryWrite)}:
+		default:
+		}
+	}
+}
+
+// refusesAll reports whether none of a site's names may be touched. A name can have
+// several conflicts.
+func refusesAll(a ask, refused []records.Conflict) bool {
+	names := map[string]bool{}
+	for _, c := range refused {
+		names[c.Record.Name] = true
+	}
+	return len(names) == len(a.site.cfg.Names)
 }
 
 // prepare reads what a plan rests upon.
@@ -110,8 +131,8 @@ func (z *zone) conclude(ctx context.Context, asks []ask, unsure bool, err error)
 	for _, a := range asks {
 		switch {
 		case err != nil && !unsure:
-			for _, name := range a.site.cfg.Names { // something may stand beside
-				delete(z.beside, name)
+			for _, name := range a.site.cfg.Names { // something may stand beside: look again
+				z.beside[name] = beside{records: z.beside[name].records}
 			}
 			z.answer([]ask{a}, z.failed(decide.Refused, err))
 		case back != nil:
@@ -128,7 +149,11 @@ func (z *zone) conclude(ctx context.Context, asks []ask, unsure bool, err error)
 // confirm answers one site by what was read back.
 func (z *zone) confirm(a ask, err error) {
 	rest, refused := z.plan(a)
-	if rest.Len() > 0 {
+	switch {
+	case refusesAll(a, refused):
+		z.answer([]ask{a}, z.failed(decide.Unsure, refused[0]))
+		return
+	case rest.Len() > 0:
 		wrote := z.failed(decide.Unsure, errors.New("the records read back are not those that were written"))
 		if err != nil {
 			wrote = z.failed(decide.Unsure, err)

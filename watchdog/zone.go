@@ -127,7 +127,7 @@ func (z *zone) read(ctx context.Context) error {
 		}
 	}
 	for _, name := range z.names { // at the start: all of them
-		if _, known := z.beside[name]; err == nil && !known {
+		if err == nil && z.beside[name].at.IsZero() {
 			err = z.look(ctx, name)
 		}
 	}
@@ -224,11 +224,17 @@ func (z *zone) view(s *site) decide.Records {
 	v := records.View(s.cfg.Names, s.targets(), z.actual(s))
 	r := decide.Records{Known: true, On: v.Path, Drift: v.State == records.Drifted, At: time.Now()}
 	var why []string
+	missing := false // and may be created
 	for _, c := range v.Conflicts() {
+		if s.cfg.Create && c.Reason == records.Nothing {
+			missing = true
+			continue
+		}
 		why = append(why, c.Error())
 	}
+	r.Drift = r.Drift || missing && r.On != decide.Nowhere
 	switch {
-	case v.State == records.Conflicted:
+	case v.State == records.Conflicted && !missing:
 		r.Conflict = strings.Join(why, "; ")
 	case len(why) > 0:
 		r.LeftOut = strings.Join(why, "; ")
@@ -262,7 +268,9 @@ func (z *zone) do(ctx context.Context, job func(context.Context) error) error {
 	run := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(cloudflare.Urgent(ctx), writeTimeout)
 		defer cancel()
-		done <- job(ctx)
+		err := errors.New("the zone's loop broke down")
+		defer func() { done <- err }()
+		err = job(ctx)
 	}
 	select {
 	case z.jobs <- run:
