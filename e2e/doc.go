@@ -1,7 +1,7 @@
-// Package e2e tests Edgeward as people run it: the built binary, real sockets,
+// Package e2e tests Edgeward as people run it: the built binaries, real sockets,
 // real clients and servers, and faults. There is one test for each promise.
 //
-// The binary is built once, or taken from $EDGE_BIN_DIR. Tools that are missing
+// The binaries are built once, or taken from $EDGE_BIN_DIR. Tools that are missing
 // (nginx, curl, openssl, chromium) skip their tests, unless CI=true: there a
 // missing tool fails. Nothing leaves this machine: all traffic is on loopback.
 //

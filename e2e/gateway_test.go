@@ -45,7 +45,13 @@ const (
 // newGateway starts a gateway with a good certificate.
 func newGateway(t testing.TB, name string) *gateway {
 	t.Helper()
-	g := prepare(t, name)
+	return newGatewayAt(t, name, freeAddr(t, "127.0.0.1"))
+}
+
+// newGatewayAt is newGateway for an address that is given.
+func newGatewayAt(t testing.TB, name, addr string) *gateway {
+	t.Helper()
+	g := prepare(t, name, addr)
 	go func() { _ = g.http.ServeTLS(queued{g}, "", "") }()
 	g.revive()
 	return g
@@ -54,16 +60,16 @@ func newGateway(t testing.TB, name string) *gateway {
 // newPlain starts one that speaks HTTP without TLS.
 func newPlain(t testing.TB, name string) *gateway {
 	t.Helper()
-	g := prepare(t, name)
+	g := prepare(t, name, freeAddr(t, "127.0.0.1"))
 	go func() { _ = g.http.Serve(queued{g}) }()
 	g.revive()
 	return g
 }
 
-func prepare(t testing.TB, name string) *gateway {
+func prepare(t testing.TB, name, addr string) *gateway {
 	t.Helper()
 	g := &gateway{
-		t: t, name: name, addr: freeAddr(t, "127.0.0.1"), cert: good(t, name),
+		t: t, name: name, addr: addr, cert: good(t, name),
 		conns: map[net.Conn]struct{}{}, queue: make(chan net.Conn, 1024), over: make(chan struct{}),
 	}
 	g.site = g.pages()

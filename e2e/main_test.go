@@ -10,16 +10,19 @@ import (
 	"time"
 )
 
-// edgeRelay is the path of the edge-relay under test.
-var edgeRelay string
+// edgeRelay and edgeWatchdog are the paths of the programs under test.
+var edgeRelay, edgeWatchdog string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "edge")
 	if err == nil {
-		edgeRelay, err = build(dir)
+		edgeRelay, err = build(dir, "relay")
+	}
+	if err == nil {
+		edgeWatchdog, err = build(dir, "watchdog")
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "building edge-relay:", err)
+		fmt.Fprintln(os.Stderr, "building what is tested:", err)
 		os.Exit(1)
 	}
 	code := m.Run()
@@ -27,12 +30,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func build(dir string) (string, error) {
+func build(dir, name string) (string, error) {
 	if ready := os.Getenv("EDGE_BIN_DIR"); ready != "" {
-		return filepath.Abs(filepath.Join(ready, "edge-relay"))
+		return filepath.Abs(filepath.Join(ready, "edge-"+name))
 	}
-	out := filepath.Join(dir, "edge-relay")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", out, "./xcaddy/relay")
+	out := filepath.Join(dir, "edge-"+name)
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", out, "./xcaddy/"+name)
 	cmd.Dir, cmd.Stderr = "..", os.Stderr
 	return out, cmd.Run()
 }

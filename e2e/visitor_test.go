@@ -2,8 +2,10 @@ package e2e_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log"
@@ -23,6 +25,8 @@ type visitor struct {
 	addr string
 	name string // the server name; default www.example.test
 	from string // source address; default: the kernel's choice
+	// whom it trusts; default: the CA of the gateways
+	roots *x509.CertPool
 }
 
 func (v visitor) sni() string {
@@ -51,7 +55,7 @@ func (v visitor) connect(ctx context.Context) (*tls.Conn, error) {
 	}
 	deadline, _ := ctx.Deadline()
 	_ = raw.SetDeadline(deadline)
-	conn := tls.Client(raw, &tls.Config{ServerName: v.sni(), RootCAs: ca().pool})
+	conn := tls.Client(raw, &tls.Config{ServerName: v.sni(), RootCAs: cmp.Or(v.roots, ca().pool)})
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, err
@@ -167,6 +171,10 @@ const everyoneAtOnce = 16
 // send lets n visitors come, at most so many a second. With n 0 they come until
 // the test says stop.
 func (v visitor) send(t testing.TB, n int, perSecond float64) *crowd {
+	return send(t, n, perSecond, v.visit)
+}
+
+func send(t testing.TB, n int, perSecond float64, visit func(context.Context) visit) *crowd {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &crowd{stop: cancel, over: make(chan struct{})}
 	turns := make(chan struct{})
@@ -174,7 +182,7 @@ func (v visitor) send(t testing.TB, n int, perSecond float64) *crowd {
 	for range everyoneAtOnce {
 		wg.Go(func() {
 			for range turns {
-				one := v.visit(context.WithoutCancel(ctx))
+				one := visit(context.WithoutCancel(ctx))
 				c.mu.Lock()
 				c.visits = append(c.visits, one)
 				c.mu.Unlock()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,28 +18,35 @@ type act struct {
 }
 
 var acts = []act{
-	{"all is well", 5 * time.Second, func(*stage) {}, "nuc"},
-	{"nuc is killed", 6 * time.Second, func(s *stage) { s.kill(s.nuc) }, "nas"},
-	{"nuc is back: it waits for its cooldown, then serves again", 10 * time.Second, func(s *stage) { s.revive(s.nuc) }, "nuc"},
-	{"nuc hangs: it accepts and says nothing", 7 * time.Second, func(s *stage) { s.hang(s.nuc) }, "nas"},
-	{"both are killed: an outage, and no pretence", 5 * time.Second, func(s *stage) { s.kill(s.nuc); s.kill(s.nas) }, ""},
-	{"nas is back: it serves at once, for nobody else is alive", 6 * time.Second, func(s *stage) { s.revive(s.nas) }, "nas"},
+	{"all is well", 3 * time.Second, func(*stage) {}, "nuc"},
+	{"nuc is killed", 5 * time.Second, func(s *stage) { s.kill(s.nuc) }, "nas"},
+	{"nuc is back: it waits for its cooldown, then serves again", 8 * time.Second, func(s *stage) { s.revive(s.nuc) }, "nuc"},
+	{"nuc hangs: it accepts and says nothing", 6 * time.Second, func(s *stage) { s.hang(s.nuc) }, "nas"},
+	{"both are killed: an outage, and no pretence", 4 * time.Second, func(s *stage) { s.kill(s.nuc); s.kill(s.nas) }, ""},
+	{"nas is back: it serves at once, for nobody else is alive", 5 * time.Second, func(s *stage) { s.revive(s.nas) }, "nas"},
+	{"the relay itself is killed: the watchdog moves the records", 9 * time.Second, (*stage).killRelay, edge},
+	{"the relay is back: so are the records, once it has been well for 2s", 10 * time.Second, (*stage).reviveRelay, "nas"},
 }
 
 // playedAct is an act and when it was.
 type playedAct struct {
 	act
 	from, to time.Time // from is when its change was complete
-	claimed  string    // who serves in the end, as the relay says
+	claimed  string    // who serves in the end, as the relay and the watchdog say
 }
 
 // stage is everything that the acts act upon.
 type stage struct {
+	ctx      context.Context // of the whole demo
 	nuc, nas *gateway
 	relay    *relay
+	cloud    *cloud
+	watchdog *watchdog
 	visitor  visitor
 	view     *view
 	deaths   []time.Time
+	moves    []*move
+	moving   atomic.Pointer[move] // the last of moves
 }
 
 func setStage(ctx context.Context, c config) (s *stage, err error) {
@@ -46,7 +54,7 @@ func setStage(ctx context.Context, c config) (s *stage, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate authority: %w", err)
 	}
-	s = &stage{view: newView(c.out, c.tty)}
+	s = &stage{ctx: ctx, view: newView(c.out, c.tty)}
 	defer func() {
 		if err != nil {
 			s.clear()
@@ -58,16 +66,39 @@ func setStage(ctx context.Context, c config) (s *stage, err error) {
 	if s.nas, err = newGateway("nas", ca); err != nil {
 		return s, err
 	}
-	if s.relay, err = startRelay(ctx, c.bin, s.nuc.addr, s.nas.addr, c.failback); err != nil {
+	if s.relay, err = startRelay(c.relay, s.nuc.addr, s.nas.addr, c.failback); err != nil {
 		return s, err
 	}
-	s.visitor = visitor{addr: s.relay.listen, roots: ca.pool}
-	return s, s.relay.awaitAlive(ctx)
+	if s.cloud, err = startCloud(ca, s.relay.listen, s.nas.addr); err != nil {
+		return s, err
+	}
+	if s.watchdog, err = startWatchdog(c.watchdog, s.cloud, s.relay.listen, s.nas.addr); err != nil {
+		return s, err
+	}
+	s.visitor = visitor{s.cloud}
+	if err := s.relay.awaitAlive(ctx); err != nil {
+		return s, err
+	}
+	return s, s.watchdog.awaitSteady(ctx)
+}
+
+// follow has all that happens told.
+func (s *stage) follow() {
+	go s.relay.watch(s.ctx, s.view.event)
+	go s.watchdog.watch(s.ctx, s.tell)
+	go s.cloud.watchDNS(s.ctx, s.resolved)
+	s.cloud.OnRequest(s.asked)
 }
 
 func (s *stage) clear() {
+	if s.watchdog != nil {
+		s.watchdog.stop()
+	}
 	if s.relay != nil {
 		s.relay.stop()
+	}
+	if s.cloud != nil {
+		s.cloud.Close()
 	}
 	for _, g := range []*gateway{s.nuc, s.nas} {
 		if g != nil {
@@ -87,10 +118,22 @@ func (s *stage) play(ctx context.Context, a act, pace float64) playedAct {
 	case <-ctx.Done():
 	}
 	p.to = time.Now()
-	if picture, err := s.relay.snapshot(ctx); err == nil {
-		p.claimed = picture.serving()
-	}
+	p.claimed = s.serving(ctx)
 	return p
+}
+
+// serving is who serves, as the relay says, or the watchdog if that has moved the
+// records to Cloudflare.
+func (s *stage) serving(ctx context.Context) string {
+	var site siteState
+	if s.watchdog.ask(ctx, "sites/example.test", &site) == nil && site.On == "cloudflare" {
+		return edge
+	}
+	picture, err := s.relay.snapshot(ctx)
+	if err != nil {
+		return ""
+	}
+	return picture.serving()
 }
 
 func (s *stage) kill(g *gateway) {

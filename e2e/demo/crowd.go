@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,11 +14,8 @@ import (
 	"time"
 )
 
-// visitor comes to the relay, knows whom to trust, and asks for a page.
-type visitor struct {
-	addr  string
-	roots *x509.CertPool
-}
+// visitor asks DNS where the site is, goes there, and asks for a page.
+type visitor struct{ cloud *cloud }
 
 const patience = 10 * time.Second
 
@@ -37,17 +34,25 @@ func (v visitor) visit(ctx context.Context) visit {
 	return visit{began, time.Now(), by, err}
 }
 
-// get fetches the page over a new connection.
+// get fetches the page over a new connection, and says who served it.
 func (v visitor) get(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	dialer := tls.Dialer{Config: &tls.Config{ServerName: site, RootCAs: v.roots}}
-	conn, err := dialer.DialContext(ctx, "tcp", v.addr)
+	addr, proxied, err := v.cloud.lookup(ctx)
+	if err != nil {
+		return "", err
+	}
+	dialer := tls.Dialer{Config: &tls.Config{ServerName: site, RootCAs: v.cloud.pool}}
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	return fetch(ctx, conn)
+	by, err := fetch(ctx, conn)
+	if err == nil && proxied {
+		by = edge
+	}
+	return by, err
 }
 
 func fetch(ctx context.Context, conn net.Conn) (string, error) {
@@ -61,6 +66,9 @@ func fetch(ctx context.Context, conn net.Conn) (string, error) {
 		return "", err
 	}
 	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status) // a page of the edge's own
+	}
 	return string(body), err
 }
 

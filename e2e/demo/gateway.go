@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -18,8 +19,11 @@ import (
 	"time"
 )
 
-// site is the name that visitors ask for.
-const site = "www.example.test"
+// site is the name that visitors ask for, canary the one that probes do.
+const (
+	site   = "www.example.test"
+	canary = "edge-health.example.test"
+)
 
 // authority issues the gateways' certificates.
 type authority struct {
@@ -51,13 +55,17 @@ func newAuthority() (*authority, error) {
 	return &authority{cert, key, pool}, nil
 }
 
+func (a *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
 func (a *authority) issue(owner string) (c tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return c, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: owner}, DNSNames: []string{site},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: owner}, DNSNames: []string{site, canary},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -103,10 +111,20 @@ func (g *gateway) revive() error {
 	server := &http.Server{
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{g.cert}},
 		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, g.name) }),
+		Handler: http.HandlerFunc(g.serve),
 	}
 	go func() { _ = server.ServeTLS(&door{ln, g}, "", "") }()
 	return nil
+}
+
+// serve answers with the gateway's name, and to probes with the health page.
+func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Host != canary {
+		fmt.Fprint(w, g.name)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	fmt.Fprintln(w, "edge-ok-v1")
 }
 
 // kill is what kill -9 does to a server: the port is closed, and connections too.

@@ -1,12 +1,13 @@
-// Command demo shows, in less than a minute and on loopback only, what Edgeward's
-// relay does when gateways die: it starts the relay and two gateways, lets
-// visitors come all the time, and plays acts. Every visitor makes a full TLS
-// handshake, verifies the certificate and fetches a page.
+// Command demo shows, in less than a minute and on loopback only, what Edgeward
+// does when gateways die, and when the relay itself does: it starts the relay, two
+// gateways, the watchdog and a fake Cloudflare, lets visitors come all the time, and
+// plays acts. Every visitor asks DNS, makes a full TLS handshake, verifies the
+// certificate and fetches a page.
 //
-//	go run ./e2e/demo -bin bin/edge-relay
+//	go run ./e2e/demo -bin bin
 //
-// It exits with 0 if nobody failed while a gateway was alive, and each act ended
-// as it should; else with 1. NO_COLOR and output that is no terminal give plain
+// It exits with 0 if nobody failed while there was a way to a gateway, and each act
+// ended as it should; else with 1. NO_COLOR and output that is no terminal give plain
 // lines.
 package main
 
@@ -25,11 +26,12 @@ import (
 
 func main() {
 	c := config{out: os.Stdout, tty: isTerminal(os.Stdout)}
-	flag.StringVar(&c.bin, "bin", filepath.Join(cmp.Or(os.Getenv("EDGE_BIN_DIR"), "bin"), "edge-relay"), "the edge-relay to show")
+	bin := flag.String("bin", cmp.Or(os.Getenv("EDGE_BIN_DIR"), "bin"), "the folder with edge-relay and edge-watchdog")
 	flag.Float64Var(&c.rate, "rate", 40, "visitors a second")
 	flag.Float64Var(&c.pace, "pace", 1, "how long acts last, as a share of their usual time")
 	flag.DurationVar(&c.failback, "failback", 5*time.Second, "how long a gateway that came back waits before it serves again")
 	flag.Parse()
+	c.relay, c.watchdog = filepath.Join(*bin, "edge-relay"), filepath.Join(*bin, "edge-watchdog")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := play(ctx, c)
 	stop()
@@ -38,7 +40,8 @@ func main() {
 
 // config is what the demo is told.
 type config struct {
-	bin      string
+	relay    string // the programs
+	watchdog string
 	rate     float64
 	pace     float64
 	failback time.Duration
@@ -66,10 +69,11 @@ func perform(ctx context.Context, c config) (v *verdict, err error) {
 		return nil, err
 	}
 	defer s.clear()
-	s.view.intro(s.relay.caddyfile)
+	s.view.intro("The relay's Caddyfile:", s.relay.caddyfile)
+	s.view.intro("The watchdog's:", s.watchdog.caddyfile)
 	crowd := startCrowd(ctx, s.visitor, c.rate)
 	s.view.begin(crowd)
-	go s.relay.watch(ctx, s.view.event)
+	s.follow()
 	var played []playedAct
 	for _, a := range acts {
 		played = append(played, s.play(ctx, a, c.pace))
@@ -79,7 +83,7 @@ func perform(ctx context.Context, c config) (v *verdict, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("interrupted: %w", err)
 	}
-	v = judge(played, crowd.all(), s.deaths)
+	v = judge(played, crowd.all(), s.deaths, s.moves)
 	s.view.verdict(v)
 	return v, nil
 }

@@ -7,12 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -38,73 +34,21 @@ const caddyfile = `{
 
 // relay is the edge-relay process.
 type relay struct {
-	caddyfile string
-	admin     string
-	listen    string
-	dir       string
-	cmd       *exec.Cmd
-	over      chan struct{}
+	*process
+	listen string
 }
 
-func startRelay(ctx context.Context, bin, nuc, nas string, failback time.Duration) (r *relay, err error) {
-	r = &relay{over: make(chan struct{})}
-	if r.admin, err = freeAddr(); err != nil {
+func startRelay(bin, nuc, nas string, failback time.Duration) (*relay, error) {
+	p, err := newProcess(bin)
+	if err != nil {
 		return nil, err
 	}
+	r := &relay{process: p}
 	if r.listen, err = freeAddr(); err != nil {
+		p.stop()
 		return nil, err
 	}
-	if r.dir, err = os.MkdirTemp("", "edge-demo"); err != nil {
-		return nil, err
-	}
-	r.caddyfile = fmt.Sprintf(caddyfile, r.admin, nuc, nas, failback, r.listen)
-	if err := r.run(bin); err != nil {
-		_ = os.RemoveAll(r.dir)
-		return nil, fmt.Errorf("starting %s: %w", bin, err)
-	}
-	return r, nil
-}
-
-// run starts the process with a home of its own; its log stays there.
-func (r *relay) run(bin string) error {
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		return err
-	}
-	config := filepath.Join(r.dir, "Caddyfile")
-	if err := os.WriteFile(config, []byte(r.caddyfile), 0o600); err != nil {
-		return err
-	}
-	log, err := os.Create(r.logFile())
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	r.cmd = exec.Command(bin, "run", "--config", config)
-	r.cmd.Env = append(os.Environ(), "HOME="+r.dir, "XDG_DATA_HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir)
-	r.cmd.Stdout, r.cmd.Stderr = log, log
-	if err := r.cmd.Start(); err != nil {
-		return err
-	}
-	go func() {
-		_ = r.cmd.Wait()
-		close(r.over)
-	}()
-	return nil
-}
-
-func (r *relay) logFile() string { return filepath.Join(r.dir, "log") }
-
-// stop ends the process, gently first, and removes what it left.
-func (r *relay) stop() {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-r.over:
-	case <-time.After(3 * time.Second):
-		_ = r.cmd.Process.Kill()
-		<-r.over
-	}
-	_ = os.RemoveAll(r.dir)
+	return r, p.start(fmt.Sprintf(caddyfile, p.admin, nuc, nas, failback, r.listen))
 }
 
 // snapshot is what the demo reads of the relay's picture of the world.
@@ -129,8 +73,7 @@ func (r *relay) awaitAlive(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-r.over:
-			log, _ := os.ReadFile(r.logFile())
-			return fmt.Errorf("edge-relay has ended: %s", log)
+			return r.ended()
 		case <-ctx.Done():
 			return errors.New("the relay does not find both gateways alive")
 		}
@@ -147,16 +90,8 @@ func (s *snapshot) allAlive() bool {
 	return alive == 2
 }
 
-func (r *relay) get(ctx context.Context, query string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+"/edge/snapshot"+query, nil)
-	if err != nil {
-		return nil, err
-	}
-	return http.DefaultClient.Do(req)
-}
-
 func (r *relay) snapshot(ctx context.Context) (*snapshot, error) {
-	resp, err := r.get(ctx, "")
+	resp, err := r.get(ctx, "/edge/snapshot")
 	if err != nil {
 		return nil, err
 	}
@@ -167,16 +102,17 @@ func (r *relay) snapshot(ctx context.Context) (*snapshot, error) {
 
 // watch tells what changes in the relay's snapshot, until ctx or the relay ends.
 func (r *relay) watch(ctx context.Context, tell func(string, mood)) {
+	over := r.over
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	last := map[string]string{}
 	for ctx.Err() == nil {
-		if resp, err := r.get(ctx, "?watch"); err == nil {
+		if resp, err := r.get(ctx, "/edge/snapshot?watch"); err == nil {
 			follow(resp, last, tell)
 		}
 		select {
 		case <-tick.C:
-		case <-r.over:
+		case <-over:
 			return
 		case <-ctx.Done():
 		}

@@ -10,9 +10,11 @@ import (
 // verdict is what the demo has shown.
 type verdict struct {
 	visitors int
-	failed   int // while a gateway was alive
-	cut      int // those whose own gateway was killed while it served them
+	failed   int // while there was a way to a gateway that was alive
+	cut      int // those whose own gateway, or relay, was killed while it served them
 	outage   int // failed while none was alive: as it must be
+	stranded int // failed while the records moved: DNS still led where nobody was
+	moves    []string
 	usual    time.Duration
 	worst    time.Duration // the longest that one who was served waited
 	faults   []string
@@ -25,8 +27,8 @@ const (
 	almost  = 100 * time.Millisecond
 )
 
-// judge looks at all visits. Deaths are when a gateway was killed.
-func judge(played []playedAct, all visits, deaths []time.Time) *verdict {
+// judge looks at all visits. Deaths are when a gateway or the relay was killed.
+func judge(played []playedAct, all visits, deaths []time.Time, moves []*move) *verdict {
 	v := &verdict{visitors: len(all), usual: all.between(played[0].from, played[0].to).latency(.5)}
 	for _, one := range all {
 		switch {
@@ -36,6 +38,8 @@ func judge(played []playedAct, all visits, deaths []time.Time) *verdict {
 			}
 		case one.err != nil && slices.ContainsFunc(deaths, func(d time.Time) bool { return one.began.Before(d) && !one.ended.Before(d) }):
 			v.cut++
+		case one.err != nil && slices.ContainsFunc(moves, func(m *move) bool { return m.strands(one) }):
+			v.stranded++
 		case one.err != nil:
 			if v.failed++; v.failed <= 3 {
 				v.faults = append(v.faults, fmt.Sprintf("a visitor failed after %s: %v", round(one.took()), one.err))
@@ -43,6 +47,9 @@ func judge(played []playedAct, all visits, deaths []time.Time) *verdict {
 		default:
 			v.worst = max(v.worst, one.took())
 		}
+	}
+	for _, m := range moves {
+		v.judgeMove(m)
 	}
 	for _, p := range played {
 		v.judgeAct(p, all.between(p.to.Add(-settled), p.to.Add(-almost)))
@@ -63,6 +70,39 @@ func (v *verdict) judgeAct(p playedAct, last visits) {
 		v.faults = append(v.faults, fmt.Sprintf("%q: at its end %s served %d visitors of %d, want all",
 			p.title, p.serves, last.by(p.serves), len(last)))
 	}
+}
+
+// strands reports whether a visitor came while DNS still led to the dead relay; or
+// was on the way, at the moment of the way back, to an edge that then no longer serves
+// the name.
+func (m *move) strands(v visit) bool {
+	dns, ok := m.after("DNS")
+	led := m.cause.Add(dns + lookupTakes)
+	if m.to == "relay" {
+		write, written := m.after("write")
+		return ok && written && v.began.Before(led) && !v.ended.Before(m.cause.Add(write))
+	}
+	return !v.began.Before(m.cause) && (!ok || v.began.Before(led))
+}
+
+// lookupTakes is how old an answer from DNS may be when a visitor sets out.
+const lookupTakes = 100 * time.Millisecond
+
+// judgeMove checks that a move took each step.
+func (v *verdict) judgeMove(m *move) {
+	var lacks []string
+	for _, step := range []string{"decide", "write", "verified", "DNS"} {
+		if _, ok := m.after(step); !ok {
+			lacks = append(lacks, step)
+		}
+	}
+	if len(lacks) > 0 {
+		v.faults = append(v.faults, fmt.Sprintf("the move to %s lacks: %s", m.to, strings.Join(lacks, ", ")))
+		return
+	}
+	verified, _ := m.after("verified")
+	dns, _ := m.after("DNS")
+	v.moves = append(v.moves, fmt.Sprintf("The move to %s: records verified after %s, DNS leads there after %s", m.to, round(verified), round(dns)))
 }
 
 // between are the visits that began in a span of time.
@@ -102,6 +142,9 @@ func (v *verdict) text() string {
 		text += fmt.Sprintf(", %d were with a gateway at the moment it was killed", v.cut)
 	}
 	text += fmt.Sprintf(", %d turned away in the outage of both", v.outage)
+	if len(v.moves) > 0 {
+		text += fmt.Sprintf(", %d lost until DNS led past the dead relay", v.stranded)
+	}
 	if len(v.faults) > 0 {
 		text += "\n  " + strings.Join(v.faults, "\n  ")
 	}

@@ -51,8 +51,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull && os.Getenv("TERM") != "dumb"
 }
 
-func (v *view) intro(caddyfile string) {
-	v.line("The relay's Caddyfile:", strong)
+func (v *view) intro(title, caddyfile string) {
+	v.line(title, strong)
 	v.line(strings.TrimRight(caddyfile, "\n"), faint)
 	v.line("", plain)
 }
@@ -116,8 +116,8 @@ func (v *view) update() {
 }
 
 func summary(vs visits) string {
-	return fmt.Sprintf("%3d visitors  nuc %3d  nas %3d  failed %3d  p50 %7s  p99 %7s",
-		len(vs), vs.by("nuc"), vs.by("nas"), vs.failed(), round(vs.latency(.5)), round(vs.latency(.99)))
+	return fmt.Sprintf("%3d visits  nuc %3d  nas %3d  edge %3d  lost %3d  p50 %6s  p99 %6s",
+		len(vs), vs.by("nuc"), vs.by("nas"), vs.by(edge), vs.failed(), round(vs.latency(.5)), round(vs.latency(.99)))
 }
 
 // act announces one.
@@ -129,10 +129,13 @@ func (v *view) verdict(is *verdict) {
 	if !is.passed() {
 		m = bad
 	}
+	for _, text := range is.moves {
+		v.line(text, plain)
+	}
 	v.line(is.text(), m)
 }
 
-// event tells what the relay says of itself.
+// event tells what the relay or the watchdog says.
 func (v *view) event(text string, m mood) { v.line(v.clock()+"  -> "+text, m) }
 
 func (v *view) clock() string {
