@@ -48,12 +48,13 @@ func (s *site) seen(path string, report visible.Report, err error) {
 		s.log.Error("cannot look whether the change is visible", "error", err)
 		return
 	}
-	s.log.Info(report.String(), "event", "visible", "path", path, "took", report.Took)
-	s.w.append(Entry{At: now, Site: s.cfg.Name, Kind: "visible", Event: "visible on " + path, Reason: report.String()})
+	text := plainly(report.String())
+	s.log.Info(text, "event", "visible", "path", path, "took", report.Took)
+	s.w.append(Entry{At: now, Site: s.cfg.Name, Kind: "visible", Event: "visible on " + path, Reason: text})
 	if report.Value() == evidence.Bad {
 		s.w.post(notify.Event{
 			Site: s.cfg.Name, Kind: notify.SwitchFailed, Severity: notify.Warning, To: path, At: now,
-			Reason: "the provider has confirmed the change, and name servers do not serve it: " + report.String(),
+			Reason: "the provider has confirmed the change, and name servers do not serve it: " + text,
 		})
 	}
 }

@@ -177,11 +177,11 @@ func (z *zone) failed(o decide.Outcome, err error) decide.Wrote {
 	if e, ok := errors.AsType[*cloudflare.Error](err); ok && e.Until.After(now) {
 		retry = e.Until
 	}
-	return decide.Wrote{Outcome: o, Detail: plainly(err), Retry: retry}
+	return decide.Wrote{Outcome: o, Detail: plainly(err.Error()), Retry: retry}
 }
 
-// plainly is an error on one line.
-func plainly(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// plainly is a text on one line.
+func plainly(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func (z *zone) answer(asks []ask, wrote decide.Wrote) {
 	for _, a := range asks {

@@ -3,9 +3,10 @@ package cloudflare
 import "time"
 
 // The waiting times: the first failure costs firstWait, each further one twice as
-// much, up to longest; what a repetition cannot mend costs longest at once.
+// much, up to longest; what a repetition can hardly mend begins with firstFlat.
 const (
 	firstWait = 5 * time.Second
+	firstFlat = 30 * time.Second
 	longest   = 300 * time.Second
 	maxJitter = 2 * time.Second
 )
@@ -19,7 +20,8 @@ type Backoff struct {
 
 // Failure is what Backoff has to know of a failed request.
 type Failure struct {
-	// Flat: asking again will not help, so wait for the longest time.
+	// Flat: asking again will hardly help, so the wait begins long. It does not begin
+	// with the longest: a refusal can be spurious, and a failover may be waiting.
 	Flat bool
 	// What the provider asked for. It binds if it is longer.
 	RetryAfter time.Duration
@@ -31,7 +33,7 @@ type Failure struct {
 func (b Backoff) Failed(now time.Time, f Failure) Backoff {
 	wait := firstWait << min(b.failures, 6)
 	if f.Flat {
-		wait = longest
+		wait = firstFlat << min(b.failures, 4)
 	}
 	wait = min(wait, longest) + f.Jitter
 	return Backoff{failures: b.failures + 1, until: later(b.until, now.Add(max(wait, f.RetryAfter)))}

@@ -46,9 +46,9 @@ func TestBackoffFailures(t *testing.T) {
 		f    cloudflare.Failure
 		want time.Duration
 	}{
-		{"flat", cloudflare.Failure{Flat: true}, 300 * time.Second},
+		{"flat", cloudflare.Failure{Flat: true}, 30 * time.Second},
 		{"jitter", cloudflare.Failure{Jitter: 1500 * time.Millisecond}, 6500 * time.Millisecond},
-		{"flat with jitter", cloudflare.Failure{Flat: true, Jitter: 2 * time.Second}, 302 * time.Second},
+		{"flat with jitter", cloudflare.Failure{Flat: true, Jitter: 2 * time.Second}, 32 * time.Second},
 		{"longer Retry-After", cloudflare.Failure{RetryAfter: time.Minute}, time.Minute},
 		{"shorter Retry-After", cloudflare.Failure{RetryAfter: time.Second}, 5 * time.Second},
 	} {
@@ -154,7 +154,7 @@ func TestScopeOfAFailure(t *testing.T) {
 		}
 		r.fake.Inject(fakecloudflare.Fault{On: fakecloudflare.Batch, Do: fakecloudflare.Refuse, Status: 400, Code: 9003, Times: 1})
 		_, err := r.client.Apply(ctx, r.zone, toHome)
-		if e := want(t, err, cloudflare.KindInvalid); time.Until(e.Until) != 300*time.Second {
+		if e := want(t, err, cloudflare.KindInvalid); time.Until(e.Until) != 30*time.Second {
 			t.Error("held for", time.Until(e.Until))
 		}
 		if _, err := r.client.Owned(ctx, r.zone); err != nil {
@@ -178,10 +178,10 @@ func TestScopeOfAFailure(t *testing.T) {
 		r.fake.Inject(fakecloudflare.Fault{Do: fakecloudflare.Refuse, Status: 401, Code: 10000, Times: 1})
 		_, err = r.client.Owned(ctx, r.zone)
 		want(t, err, cloudflare.KindAuth)
-		if ok, at := r.client.Ready(time.Now()); ok || time.Until(at) != 300*time.Second {
+		if ok, at := r.client.Ready(time.Now()); ok || time.Until(at) != 30*time.Second {
 			t.Error("a bad token holds nothing back")
 		}
-		time.Sleep(300 * time.Second)
+		time.Sleep(30 * time.Second)
 		if _, err := r.client.Apply(ctx, r.zone, toHome); err != nil {
 			t.Error("still held back:", err)
 		}

@@ -183,11 +183,13 @@ func (t *step) standby(i int) {
 	switch {
 	case told && t.proven(i) && t.s.Paths[i].steady(): // even if it is no standby any more
 		t.s.Told.Down = slices.DeleteFunc(t.s.Told.Down, func(j int) bool { return j == i })
+		t.because("%s, which nobody uses, answers again", t.p.name(i))
 		t.announce(StandbyUp, i, "it answers again")
 	case told || i == t.s.Want || i == t.s.On:
 		return
 	case t.failed(i) && t.s.On != Nowhere && t.proven(t.s.On): // else it is the lesser news
 		t.s.Told.Down = append(t.s.Told.Down, i)
+		t.because("%s, which nobody uses, has failed: %s", t.p.name(i), t.detail(i))
 		t.announce(StandbyDown, i, t.detail(i))
 	}
 }
@@ -288,7 +290,9 @@ func (t *step) arrived(why string) {
 	}
 	t.s.LastMove = t.now // a word of an operator counts, even if it changes no path
 	if m.From != m.To {
-		t.s.Moves = append(t.s.Moves, t.now)
+		if m.Cause != Manual { // what a person does is no sign of a restless path
+			t.s.Moves = append(t.s.Moves, t.now)
+		}
 		t.over(m.To)
 		t.do(Announce{What: Moved, From: t.p.name(m.From), To: t.p.name(m.To), Why: m.Why, Since: m.Since})
 	}
