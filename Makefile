@@ -25,7 +25,7 @@ test-deps:
 test: test-deps build ## Run every test with the race detector; installs what they need as Debian packages
 	CGO_ENABLED=1 EDGE_BIN_DIR=$(BIN) go run ./internal/testrun -race -shuffle=on -timeout 20m ./...
 
-demo: build ## Show a gateway die under load, and what visitors see
+demo: build ## Show gateways and the relay die, and what visitors see
 	EDGE_BIN_DIR=$(BIN) go run ./e2e/demo
 
 check: build ## Check format, vet, go fix, staticcheck, go.mod and every file in configs/

@@ -64,6 +64,7 @@ func (p *process) run() {
 	p.t.Helper()
 	log := must(os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(p.t)
 	defer log.Close()
+	from := len(p.log())
 	cmd := p.command("run", "--config", p.caddyfile(), "--adapter", "caddyfile")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -84,7 +85,7 @@ func (p *process) run() {
 		<-over
 		p.showLog()
 	})
-	if !within(p.t.Context(), 20*time.Second, func() bool { return p.exited() || p.ready() }) || p.exited() {
+	if !within(p.t.Context(), 20*time.Second, func() bool { return p.exited() || p.ready() && p.serving(from) }) || p.exited() {
 		p.t.Fatal(p.name() + " does not start")
 	}
 }
@@ -110,6 +111,12 @@ func (p *process) do(args ...string) (out string, code int) {
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.over
+}
+
+// serving reports whether all apps have started, by what was logged since from: Caddy
+// starts them one by one, in no order.
+func (p *process) serving(from int) bool {
+	return strings.Contains(p.log()[from:], "serving initial configuration")
 }
 
 func (p *process) exited() bool {
