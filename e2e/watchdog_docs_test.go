@@ -252,7 +252,7 @@ func (m *machine) translated(script string) string {
 		"https://api.cloudflare.com/client/v4", m.cloud.URL(), "0123456789abcdef0123456789abcdef", m.cloud.ZoneID("example.test"),
 		"tar -C / ", "tar -C " + m.dir + " ", "unix//run/edge-watchdog", "unix/" + m.path("/run/edge-watchdog"),
 	}
-	for _, dir := range []string{"/etc/edgeward", "/var/lib/edge-watchdog", "/run/edge-watchdog", "/root/"} {
+	for _, dir := range []string{"/etc/edgeward", "/var/lib/edge-watchdog", "/run/edge-watchdog", "/var/backups/"} {
 		pairs = append(pairs, dir, m.path(dir))
 	}
 	return strings.NewReplacer(pairs...).Replace(script)

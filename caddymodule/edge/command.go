@@ -32,7 +32,7 @@ The exit code is 0 if all is well, 1 if the command failed, and for
 			root.PersistentFlags().StringVar(&c.address, "address", "", "address of the admin API (default: localhost:2019, or the one in --config)")
 			root.PersistentFlags().StringVarP(&c.config, "config", "c", "", "config file to find the admin address in")
 			root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON")
-			root.AddCommand(c.commands()...)
+			root.AddCommand(append(c.commands(), firewallCommand(&c.json))...)
 		},
 	})
 }

@@ -8,12 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/edgeward/edgeward/caddymodule/table"
 	"github.com/edgeward/edgeward/relay/firewall"
 )
 
@@ -237,7 +237,7 @@ func (c *firewallClient) print(cmd *cobra.Command, v any, text func(io.Writer)) 
 
 func printFindings(w io.Writer, findings []firewall.Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(w, "%s  %s\n      why: %s\n      do:  %s\n", f.Severity, f.What, f.Why, f.Do)
+		fmt.Fprintf(w, "%s  %s\n      why: %s\n      do:  %s\n", f.Severity, table.OneLine(f.What), f.Why, f.Do)
 	}
 	if len(findings) == 0 {
 		fmt.Fprintln(w, "nothing found that would fight with the rules")
@@ -259,7 +259,7 @@ func printStatus(w io.Writer, s firewall.Status) {
 	}
 	for _, extra := range [][2]string{{"reason", s.Reason}, {"backup", s.Backup}} {
 		if extra[1] != "" {
-			line(extra[0], strings.ReplaceAll(extra[1], "\n", "; "))
+			line(extra[0], table.OneLine(extra[1]))
 		}
 	}
 }

@@ -93,7 +93,7 @@ in force   yes
 persisted  no
 left       1m1s, then taken back by a process of its own
 attention  that is gone: say "edge firewall rollback" or "edge firewall confirm" yourself
-reason     a; b
+reason     a b
 backup     /run/edge-firewall/backup-X
 `
 	if out.String() != want {

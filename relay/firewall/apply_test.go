@@ -85,7 +85,7 @@ func TestOpenConnections(t *testing.T) {
 	n := newNetwork(t)
 	conn := n.download()
 	cfg := config(t.TempDir())
-	cfg.Learn = 500 * time.Millisecond
+	cfg.Learn = time.Second
 	fw := newFirewall(t, cfg)
 	gap := make(chan time.Duration)
 	stop := make(chan struct{})
@@ -94,7 +94,7 @@ func TestOpenConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Long enough for a stall to be one: a lost segment is sent again after 200 ms, 400 ms ...
-	<-time.After(2500 * time.Millisecond)
+	<-time.After(3 * time.Second)
 	close(stop)
 	if d := <-gap; d > 2*time.Second {
 		t.Errorf("nothing came for %s", d)

@@ -25,8 +25,6 @@ import (
 	"github.com/edgeward/edgeward/relay/firewall"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
 // TestMain lets this program be the processes that the tests start and kill.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {

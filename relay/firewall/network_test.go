@@ -186,7 +186,9 @@ func (n *network) download() net.Conn {
 			return
 		}
 		defer conn.Close()
-		tick := time.NewTicker(20 * time.Millisecond)
+		// Seldom enough that what came before the rules is acknowledged before them: an
+		// acknowledgement behind them would show the connection to the kernel.
+		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
 		for range tick.C {
 			if _, err := conn.Write(make([]byte, 1000)); err != nil {

@@ -4,13 +4,13 @@ package firewall_test
 
 import (
 	"net/netip"
-	"os"
-	"path/filepath"
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/edgeward/edgeward/internal/golden"
 	"github.com/edgeward/edgeward/relay/firewall"
 )
 
@@ -26,42 +26,56 @@ func prefixes(t testing.TB, list ...string) (all []netip.Prefix) {
 	return all
 }
 
-// TestScript compares with testdata, and has nft check each script where it can.
+// scripts are the rules behind each file in testdata.
+func scripts(t *testing.T) map[string]firewall.Rules {
+	return map[string]firewall.Rules{
+		"both":    {Admin: prefixes(t, "192.0.2.0/24", "198.51.100.7", "2001:db8::/48")},
+		"v6_only": {Admin: prefixes(t, "2001:db8::7"), TCP: []uint16{443}, SSH: 2222},
+		"ports":   {Admin: prefixes(t, "192.0.2.7"), TCP: []uint16{8443, 443, 80, 443}, UDP: []uint16{51820, 443}},
+		"overlap": {Admin: prefixes(t, "192.0.2.9", "192.0.2.0/24", "192.0.2.0/25", "192.0.2.0/24", "10.0.0.0/8", "2001:db8:1::/48", "2001:db8::/32")},
+	}
+}
+
 func TestScript(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		rules firewall.Rules
-	}{
-		{"both", firewall.Rules{Admin: prefixes(t, "192.0.2.0/24", "198.51.100.7", "2001:db8::/48")}},
-		{"v6_only", firewall.Rules{Admin: prefixes(t, "2001:db8::7"), TCP: []uint16{443}, SSH: 2222}},
-		{"ports", firewall.Rules{Admin: prefixes(t, "192.0.2.7"), TCP: []uint16{8443, 443, 80, 443}, UDP: []uint16{51820, 443}}},
-		{"overlap", firewall.Rules{Admin: prefixes(t, "192.0.2.9", "192.0.2.0/24", "192.0.2.0/25", "192.0.2.0/24", "10.0.0.0/8", "2001:db8:1::/48", "2001:db8::/32")}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if err := tc.rules.Validate(); err != nil {
-				t.Fatal(err)
-			}
-			name := filepath.Join("testdata", tc.name+".nft")
-			if *update {
-				if err := os.WriteFile(name, []byte(tc.rules.Script()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), tc.rules.Script()); diff != "" {
-				t.Fatal(diff)
-			}
+	all := scripts(t)
+	golden.Files(t, "testdata/*.nft", func(t *testing.T, _ string) string {
+		rules, known := all[path.Base(t.Name())]
+		if err := rules.Validate(); err != nil || !known {
+			t.Fatal(known, err)
+		}
+		return rules.Script()
+	})
+}
+
+// TestScriptLoads: nft takes each script, over itself too, and reads nothing else into it.
+func TestScriptLoads(t *testing.T) {
+	for name, rules := range scripts(t) {
+		t.Run(name, func(t *testing.T) {
 			namespace(t)
-			do(t, tc.rules.Script(), "nft", "-f", "-")
-			do(t, tc.rules.Script(), "nft", "-f", "-") // over itself
-			_, table, _ := strings.Cut(tc.rules.Script(), "delete table inet edgeward\n")
+			do(t, rules.Script(), "nft", "-f", "-")
+			do(t, rules.Script(), "nft", "-f", "-")
+			_, table, _ := strings.Cut(rules.Script(), "delete table inet edgeward\n")
 			if diff := cmp.Diff(table, do(t, "", "nft", "list", "ruleset")); diff != "" {
-				t.Errorf("nft reads it as something else: %s", diff)
+				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestManyAdmins: however nft prints a long set, reading it back finds the rules that
+// were sent.
+func TestManyAdmins(t *testing.T) {
+	namespace(t)
+	r := rules()
+	for i := range 200 {
+		r.Admin = append(r.Admin, netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32))
+	}
+	fw := newFirewall(t, config(t.TempDir()))
+	if _, err := fw.Apply(t.Context(), r, firewall.Options{Console: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fw.Rollback(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
