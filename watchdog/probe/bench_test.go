@@ -26,14 +26,14 @@ import (
 // its own, so that what it costs is not counted.
 const serverRole = "EDGEWARD_BENCHMARK_SERVER"
 
-// TestBenchmarkServer is no test. It says who it is and where, and serves until its
-// input ends.
-func TestBenchmarkServer(t *testing.T) {
+// BenchmarkServer is the far side of the others, in a process of its own. It says who
+// it is and where, and serves until its input ends.
+func BenchmarkServer(b *testing.B) {
 	if os.Getenv(serverRole) == "" {
-		t.Skip("only for benchmarks")
+		b.Skip("it is run by the other benchmarks")
 	}
-	ca := newAuthority(t)
-	addr := serve(t, overTLS(ca.issue(t, nil), answer(healthy, nil)))
+	ca := newAuthority(b)
+	addr := serve(b, overTLS(ca.issue(b, nil), answer(healthy, nil)))
 	fmt.Printf("at %s\n%send\n", addr, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw}))
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
@@ -41,7 +41,7 @@ func TestBenchmarkServer(t *testing.T) {
 // startServer runs one and returns the probe for it.
 func startServer(b *testing.B) probe.HTTPS {
 	b.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestBenchmarkServer$")
+	cmd := exec.Command(os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkServer$", "-test.benchtime=1x")
 	cmd.Env = append(os.Environ(), serverRole+"=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {
