@@ -19,7 +19,7 @@ import (
 
 // tick is how often the core is told that time passes. A decision that waits for
 // time alone is late by this much at most.
-const tick = 2 * time.Second
+const tick = 5 * time.Second
 
 // site is one site under watch. Its goroutine owns all fields but those with a
 // lock of their own.

@@ -283,7 +283,7 @@ func TestMaintenance(t *testing.T) {
 		if err := dog.Pause("home", time.Now().Add(30*time.Minute), "new cables"); err != nil {
 			t.Fatal(err)
 		}
-		w.until(4*time.Second, "paused", func() bool { return site(t, dog).Phase == decide.Paused })
+		w.until(6*time.Second, "paused", func() bool { return site(t, dog).Phase == decide.Paused })
 		w.set(func() { w.relay.down = true })
 		time.Sleep(10 * time.Minute)
 		if st := site(t, dog); w.on() != "relay" || st.Phase != decide.Paused || !st.Paths[0].Failed {
