@@ -1,9 +1,11 @@
 package watchdog
 
 import (
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/edgeward/edgeward/watchdog/cloudflare"
 	"github.com/edgeward/edgeward/watchdog/decide"
 	"github.com/edgeward/edgeward/watchdog/evidence"
 	"github.com/edgeward/edgeward/watchdog/notify"
@@ -225,6 +227,10 @@ func (z *zone) publish(err error) {
 	}
 	if err != nil {
 		st.Error = err.Error()
+		// Not to ask again yet is no news: what is wrong was said by what came before.
+		if e, ok := errors.AsType[*cloudflare.Error](err); ok && e.Kind == cloudflare.KindHeld && z.status.Load().Error != "" {
+			st.Error = z.status.Load().Error
+		}
 	} else if z.owned != nil {
 		st.ReadAt = time.Now()
 	}

@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/edgeward/edgeward/watchdog/decide"
@@ -48,7 +49,7 @@ func (s *site) seen(path string, report visible.Report, err error) {
 		s.log.Error("cannot look whether the change is visible", "error", err)
 		return
 	}
-	text := plainly(report.String())
+	text := strings.ReplaceAll(report.String(), "\n", "; ")
 	s.log.Info(text, "event", "visible", "path", path, "took", report.Took)
 	s.w.append(Entry{At: now, Site: s.cfg.Name, Kind: "visible", Event: "visible on " + path, Reason: text})
 	if report.Value() == evidence.Bad {

@@ -514,3 +514,29 @@ func TestBigZone(t *testing.T) {
 		}
 	})
 }
+
+// TestWrongToken: a token that will not do is told by what is wrong with it.
+func TestWrongToken(t *testing.T) {
+	for want, made := range map[string]fakecloudflare.Token{
+		"expired":           {Status: "expired"},
+		"disabled":          {Status: "disabled"},
+		"Zone > DNS > Edit": {Status: "active", NoDNSRead: true, NoDNSEdit: true},
+	} {
+		t.Run(want, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				w.cloud.SetToken(made)
+				cfg := w.config(dir)
+				cfg.Zones[0].ID = w.cloud.ZoneID(zoneName)
+				dog := w.start(cfg)
+				defer dog.Close()
+				pause(10 * time.Second)
+				st, err := dog.Status()
+				if err != nil || !strings.Contains(st.Zones[0].Error, want) {
+					t.Errorf("the zone's error is %q, want one with %q: %v", st.Zones[0].Error, want, err)
+				}
+			})
+		})
+	}
+}

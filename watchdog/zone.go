@@ -30,13 +30,14 @@ type zone struct {
 	sites  []*site
 	names  []string // of all sites, each once
 
-	id      string
-	name    string
-	named   bool     // the name has been asked for, whatever came of it
-	servers []string // name servers, as far as the token may know them
-	owned   []records.Record
-	beside  map[string]beside
-	turn    int // into names
+	id       string
+	name     string
+	verified bool     // the token has been found good
+	named    bool     // the name has been asked for, whatever came of it
+	servers  []string // name servers, as far as the token may know them
+	owned    []records.Record
+	beside   map[string]beside
+	turn     int // into names
 
 	asks   chan ask
 	jobs   chan func(context.Context)
@@ -119,7 +120,10 @@ func (z *zone) next() time.Duration {
 
 // read reads what is ours, and a few names in turn, and tells the sites.
 func (z *zone) read(ctx context.Context) error {
-	err := z.reread(ctx)
+	err := z.verify(ctx)
+	if err == nil {
+		err = z.reread(ctx)
+	}
 	for range 1 + len(z.names)/namesPerTurn {
 		if err == nil && len(z.names) > 0 {
 			z.turn = (z.turn + 1) % len(z.names)
@@ -137,6 +141,29 @@ func (z *zone) read(ctx context.Context) error {
 		return err
 	}
 	z.tellSites(ctx, nil)
+	return nil
+}
+
+// verify checks the token, once, so that a wrong one is told by what is wrong with it.
+// That the check cannot be made is no reason not to read.
+func (z *zone) verify(ctx context.Context) error {
+	if z.verified {
+		return nil
+	}
+	if z.id == "" { // else the token is asked first: its own words are the clearest
+		if err := z.find(ctx); err != nil {
+			return err
+		}
+	}
+	token, err := z.client.Verify(ctx, z.id)
+	if e, ok := errors.AsType[*cloudflare.Error](err); ok {
+		if e.Permanent() {
+			return err
+		}
+		return nil // not now; the next read asks again
+	}
+	z.verified = true
+	z.log.Info("the token may read the records", "event", "startup", "token", token.Status, "expires", token.Expires)
 	return nil
 }
 

@@ -79,11 +79,10 @@ func (m *month) play(sources []decide.Source, length time.Duration) {
 			m.seen++
 		}
 		then := now.Add(time.Hour)
-		pace := decide.Pacer(m.p, m.s, now)
 		for i, of := range sources {
-			due := m.begun[i].Add(pace(of))
+			due := m.begun[i].Add(decide.Pace(m.p, m.s, of, now))
 			if now.Before(m.wary) && of.Kind == decide.OfPath && of.Path == 0 {
-				due = m.begun[i].Add(min(pace(of), max(m.p.Burst, 0)))
+				due = m.begun[i].Add(min(decide.Pace(m.p, m.s, of, now), max(m.p.Burst, 0)))
 			}
 			if !due.After(now) {
 				m.launch(now, of, i)

@@ -66,16 +66,6 @@ func (k *Standings) unseen() bool {
 // Pace is how often a kind of probe should start.
 func Pace(p Policy, s State, of Source, now time.Time) time.Duration {
 	p = p.WithDefaults()
-	return pace(&p, &s, of, now)
-}
-
-// Pacer is [Pace] for many questions about one state.
-func Pacer(p Policy, s State, now time.Time) func(Source) time.Duration {
-	p = p.WithDefaults()
-	return func(of Source) time.Duration { return pace(&p, &s, of, now) }
-}
-
-func pace(p *Policy, s *State, of Source, now time.Time) time.Duration {
 	serving := of.Kind == OfPath && of.Path == s.Want
 	switch trouble := s.trouble(); {
 	case !trouble.IsZero() && p.Burst > 0 && now.Sub(trouble) < p.BurstFor:
