@@ -163,7 +163,7 @@ func (z *zone) verify(ctx context.Context) error {
 		return nil // not now; the next read asks again
 	}
 	z.verified = true
-	z.log.Info("the token may read the records", "event", "startup", "token", token.Status, "expires", token.Expires)
+	z.log.Info("the token may read the records", "event", "token_verified", "token", token.Status, "expires", token.Expires)
 	return nil
 }
 
