@@ -25,13 +25,18 @@ type Listener struct {
 	Key  string
 	Name string
 	// Bind opens the socket. It is called once, when the key is new.
-	Bind   func() (Socket, error)
-	Limits limit.Settings
-	Routes []Route
+	Bind func() (Socket, error)
+	// Optional leaves the listener out when it cannot be bound; see Failed. Each
+	// config that has it tries again.
+	Optional bool
+	Limits   limit.Settings
+	Routes   []Route
 	// HelloBytes and HelloTime are the budget of a ClientHello. Defaults: 64
 	// KiB, 5s.
 	HelloBytes int
 	HelloTime  time.Duration
+	// Empty allows that there is no route, yet.
+	Empty bool
 	// Unknown is the answer to a name without a route.
 	Unknown session.Answer
 	// TrustedProxies open with a PROXY header.
@@ -46,6 +51,11 @@ type Listener struct {
 type Route struct {
 	Name string
 	Pool string
+	// Port is dialled in place of the gateways' own. Default: theirs.
+	Port uint16
+	// Behind says that a server behind the gateway answers, whose faults are not
+	// the gateway's.
+	Behind bool
 	// Names are what visitors ask for: "a.example.com", "*.example.com", "*".
 	// A route without names takes everything that comes, without reading it.
 	Names []string
@@ -88,7 +98,7 @@ func (l *Listener) validate(pools map[string]bool) (notices []string, err error)
 	if l.HelloBytes < 0 || l.HelloBytes > 1<<20 {
 		return nil, fmt.Errorf("hello bytes is %d: want 1 to 1048576", l.HelloBytes)
 	}
-	if len(l.Routes) == 0 {
+	if len(l.Routes) == 0 && !l.Empty {
 		return nil, fmt.Errorf("it has no route")
 	}
 	plain := 0
@@ -149,5 +159,7 @@ func (r *Relay) rules(l Listener) *session.Rules {
 }
 
 func (r *Relay) liveRoute(route *Route) *session.Route {
-	return &session.Route{Name: route.Name, Pool: r.Pool(route.Pool), RouteStats: r.routeStats(route.Name)}
+	return &session.Route{
+		Name: route.Name, Pool: r.Pool(route.Pool), Port: route.Port, Behind: route.Behind, RouteStats: r.routeStats(route.Name),
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,7 @@ type Relay struct {
 	listeners map[string]*listener
 	lives     map[string]*session.Listener // every one there has been, with its counters
 	routes    map[string]*session.RouteStats
+	failed    map[string]error // optional listeners that could not be bound
 	pools     atomic.Pointer[map[string]*session.Pool]
 }
 
@@ -109,6 +111,39 @@ func (r *Relay) Stop(c *Config) {
 	if err := r.apply(r.configs[i-1]); err != nil {
 		r.log.Error("going back to the config before", "error", err)
 	}
+}
+
+// Replace puts next in the place of c, as one step: what both have stays as it is.
+// A c that is not started, or not in force, is only exchanged.
+func (r *Relay) Replace(c, next *Config) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.Index(r.configs, c)
+	if i < 0 {
+		return errNotStarted
+	}
+	if i < len(r.configs)-1 {
+		r.configs[i] = next
+		return nil
+	}
+	if err := r.apply(next); err != nil {
+		if back := r.apply(c); back != nil {
+			r.log.Error("going back to the config before", "error", back)
+		}
+		return err
+	}
+	r.configs[i] = next
+	return nil
+}
+
+var errNotStarted = errors.New("this config is not started")
+
+// Failed tells why optional listeners of the config in force are not bound, by
+// key.
+func (r *Relay) Failed() map[string]error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.failed)
 }
 
 // Close stops accepting, waits up to drain for the open connections, ends the
@@ -169,7 +204,9 @@ func (r *Relay) enforce(c *Config, fresh map[string]*listener) error {
 	for _, lc := range c.Listeners {
 		l := r.listeners[lc.Key]
 		if l == nil {
-			l = fresh[lc.Key]
+			if l = fresh[lc.Key]; l == nil {
+				continue // optional
+			}
 			r.listeners[lc.Key] = l
 		}
 		if err := l.live.Limits.Configure(lc.Limits); err != nil {
@@ -189,13 +226,18 @@ func (r *Relay) enforce(c *Config, fresh map[string]*listener) error {
 
 // bind opens the listeners that are new in c, without serving them yet.
 func (r *Relay) bind(c *Config) (map[string]*listener, error) {
-	fresh := map[string]*listener{}
+	fresh, failed := map[string]*listener{}, map[string]error{}
 	var errs []error
 	for _, lc := range c.Listeners {
 		if r.listeners[lc.Key] != nil {
 			continue
 		}
 		l, err := r.newListener(lc)
+		if err != nil && lc.Optional {
+			r.noteFailed(lc, err)
+			failed[lc.Key] = err
+			continue
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("listen %s: %w", lc.Name, err))
 			continue
@@ -208,7 +250,14 @@ func (r *Relay) bind(c *Config) (map[string]*listener, error) {
 		}
 		return nil, errors.Join(errs...)
 	}
+	r.failed = failed
 	return fresh, nil
+}
+
+func (r *Relay) noteFailed(l Listener, err error) {
+	if was := r.failed[l.Key]; was == nil || was.Error() != err.Error() {
+		r.log.Warn("listener cannot be opened", "listener", l.Name, "error", err)
+	}
 }
 
 // forget closes listeners that were to be served, so that the next config that

@@ -125,6 +125,10 @@ func (s *State) fall(p Policy, now time.Time, e Evidence, span time.Duration) st
 		return fmt.Sprintf("still down: %s fails too%s", l, e.why())
 	}
 	s.eject(p, now)
+	if s.Relapses++; s.RecoveredAt.IsZero() || now.Sub(s.RecoveredAt) >= relapse {
+		s.Relapses = 0
+	}
+	s.Relapses = min(s.Relapses, 32)
 	s.DownAt = now
 	s.enter(Down, now, fmt.Sprintf("%s failed for %s, %d points%s",
 		l, span.Round(time.Millisecond), s.streak(l).Points, e.why()))

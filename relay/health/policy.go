@@ -40,7 +40,8 @@ type Policy struct {
 	EjectMax time.Duration `json:"eject_max,omitzero"`
 }
 
-// relapse is how soon after coming back another ejection doubles Eject.
+// relapse is how soon after coming back going down again counts as the same
+// trouble: another ejection doubles Eject, and pools wait longer.
 // Uncalibrated: long enough to see a few visitors on a quiet relay.
 const relapse = 10 * time.Minute
 

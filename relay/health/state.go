@@ -48,8 +48,11 @@ type State struct {
 	// EjectUntil is when shallower evidence begins to count as recovery. Zero: it
 	// counts now.
 	EjectUntil time.Time `json:"eject_until,omitzero"`
-	LastGood   time.Time `json:"last_good,omitzero"`
-	LastBad    time.Time `json:"last_bad,omitzero"`
+	// Relapses counts how often in a row it went down within 10 minutes of coming
+	// back. Pools let it wait longer then.
+	Relapses int       `json:"relapses,omitzero"`
+	LastGood time.Time `json:"last_good,omitzero"`
+	LastBad  time.Time `json:"last_bad,omitzero"`
 	// LastEvidence is when it was last heard of, good or bad.
 	LastEvidence time.Time `json:"last_evidence,omitzero"`
 	// Reason is one sentence for people: why Phase is what it is.

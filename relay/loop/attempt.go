@@ -17,7 +17,7 @@ func (l *Loop) attempt(p *pair, route *session.Route) {
 	route.Open.Add(1)
 	t := p.trial
 	t.policy = route.Pool.Attempt
-	t.seat = route.Pool.Seat(p.source.Addr(), l.now)
+	t.seat = route.Seat(p.source.Addr(), l.now)
 	t.state = attempt.State{}
 	l.step(p, attempt.Event{Kind: attempt.Start})
 }
@@ -99,7 +99,7 @@ func (l *Loop) carryOut(p *pair, a attempt.Action) {
 			p.trial.seat.Gateway(a.Member).Good(level, l.now)
 		}
 	case attempt.Blame:
-		p.trial.seat.Gateway(a.Member).Blame(a.Fault, p.trial.policy.Takes(a.Fault))
+		p.trial.seat.Blame(a.Member, a.Fault, p.trial.policy.Takes(a.Fault))
 	}
 }
 
@@ -108,7 +108,7 @@ func (l *Loop) carryOut(p *pair, a attempt.Action) {
 func (l *Loop) dial(p *pair, which int, member int8) {
 	g := p.trial.seat.Gateway(member)
 	g.Open.Add(1)
-	to, e := g.Address(), unix.EHOSTUNREACH
+	to, e := p.trial.seat.Address(member), unix.EHOSTUNREACH
 	var fd int32
 	var connected bool
 	if to != nil { // else its name has just been withdrawn

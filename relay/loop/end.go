@@ -177,7 +177,7 @@ func (l *Loop) orphan(p *pair, which int, a attempt.Action) {
 	g.Open.Add(-1)
 	e := p.ends[which]
 	p.ends[which] = end{fd: -1}
-	if g.Orphans.Load() >= maxOrphans {
+	if g.Orphans.Load() >= maxOrphans || p.trial.seat.OwnPort() {
 		closeFD(e.fd)
 		return
 	}

@@ -65,6 +65,8 @@ type Monitor struct {
 	version  uint64
 	marks    map[string]pool.Marks
 	stats    map[string]*session.PoolStats
+	told     func(was, is *Snapshot)
+	touched  map[string]bool // gateways of which there is news to publish
 }
 
 // gateway is one gateway and all that is known of it.
@@ -114,7 +116,7 @@ func New(o Options) *Monitor {
 	m := &Monitor{
 		o: o, inbox: make(chan any, 1024), quit: make(chan struct{}), stopped: make(chan struct{}),
 		gateways: map[string]*gateway{}, pools: map[string]*livePool{}, tasks: map[string]*task{},
-		marks: map[string]pool.Marks{}, stats: map[string]*session.PoolStats{},
+		marks: map[string]pool.Marks{}, stats: map[string]*session.PoolStats{}, touched: map[string]bool{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.load()
@@ -179,6 +181,7 @@ func (m *Monitor) run() {
 			}
 			m.elapse()
 		}
+		m.publishTouched()
 	}
 }
 
@@ -282,7 +285,7 @@ func (m *Monitor) judge(g *gateway, ev health.Event) {
 	if rec.From != rec.To {
 		m.logPhase(g, rec)
 	}
-	m.publish()
+	m.touched[g.Name] = true
 	m.saveLater()
 }
 

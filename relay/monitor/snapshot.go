@@ -70,10 +70,41 @@ func (m *Monitor) Wait(ctx context.Context, after uint64) (*Snapshot, error) {
 	}
 }
 
+// Tell has f called with each snapshot that replaces another, none left out, in
+// order. It runs on the owner's goroutine: it must not block, nor call the Monitor.
+func (m *Monitor) Tell(f func(was, is *Snapshot)) {
+	m.do(func() { m.told = f })
+}
+
 // publish derives every pool's choice, gives it to the engines, and replaces
 // the snapshot. It runs on the owner's goroutine.
 func (m *Monitor) publish() {
 	now := time.Now()
+	for _, p := range m.pools {
+		m.derive(p, now)
+	}
+	m.replace(now)
+}
+
+// publishTouched does so for the pools of the gateways of which there is news:
+// what came together is published together.
+func (m *Monitor) publishTouched() {
+	if len(m.touched) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, p := range m.pools {
+		due := !p.next.IsZero() && !p.next.After(now)
+		if due || slices.ContainsFunc(p.settings.Members, func(member pool.Member) bool { return m.touched[member.Gateway] }) {
+			m.derive(p, now)
+		}
+	}
+	m.replace(now)
+}
+
+// replace makes a snapshot of what there is.
+func (m *Monitor) replace(now time.Time) {
+	clear(m.touched)
 	m.version++
 	s := &Snapshot{Version: m.version, At: now}
 	for _, g := range m.gateways {
@@ -81,12 +112,14 @@ func (m *Monitor) publish() {
 	}
 	slices.SortFunc(s.Gateways, func(a, b GatewayView) int { return cmp.Compare(a.Name, b.Name) })
 	for _, p := range m.pools {
-		m.derive(p, now)
 		s.Pools = append(s.Pools, PoolView{View: p.view, Failback: p.settings.Failback, Marks: m.marks[p.settings.Name], Live: p.live})
 	}
 	slices.SortFunc(s.Pools, func(a, b PoolView) int { return cmp.Compare(a.Name, b.Name) })
 	old := m.current.Swap(&published{snapshot: s, changed: make(chan struct{})})
 	close(old.changed)
+	if m.told != nil {
+		m.told(old.snapshot, s)
+	}
 }
 
 func (g *gateway) view() GatewayView {

@@ -72,7 +72,7 @@ func (d *deriver) tier(g GatewayState, m *MemberView) int8 {
 func (d *deriver) cool(g GatewayState, m *MemberView) int8 {
 	var over time.Time // when the last cooldown ended; zero: there was none
 	if !g.RecoveredAt.IsZero() {
-		over = g.RecoveredAt.Add(max(d.s.Failback, 0))
+		over = g.RecoveredAt.Add(d.s.cooldown(g.Relapses))
 		if back := d.marks.FailedBack; over.After(back) && !g.RecoveredAt.After(back) {
 			over = back
 		}

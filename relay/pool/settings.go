@@ -191,5 +191,18 @@ func (s Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
+// longestCooldown is what relapses can make of a shorter one.
+const longestCooldown = time.Hour
+
+// cooldown is Failback, doubled with each relapse from the second on: a member that
+// comes and goes is not to take its visitors along each time.
+func (s Settings) cooldown(relapses int) time.Duration {
+	d := max(s.Failback, 0)
+	for ; relapses > 1 && d < longestCooldown; relapses-- {
+		d = min(2*d, longestCooldown)
+	}
+	return d
+}
+
 // ramps reports whether the policy knows slow start.
 func (s Settings) ramps() bool { return s.Policy == RoundRobin || s.Policy == LeastConn }

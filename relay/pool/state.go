@@ -42,6 +42,8 @@ type GatewayState struct {
 	Phase       health.Phase `json:"phase"`
 	Since       time.Time    `json:"since,omitzero"`        // when Phase began
 	RecoveredAt time.Time    `json:"recovered_at,omitzero"` // zero: it never came back from being down
+	// Relapses is how often in a row it went down soon after coming back.
+	Relapses int `json:"relapses,omitzero"`
 	// WasDown says, when Phase is unknown, that it was last known to be down.
 	WasDown bool         `json:"was_down,omitzero"`
 	Op      Operator     `json:"op,omitzero"`
@@ -53,7 +55,7 @@ type GatewayState struct {
 // said, and heldAs the phase frozen if that is [Hold].
 func From(s health.State, op Operator, heldAs health.Phase) GatewayState {
 	return GatewayState{
-		Phase: s.Phase, Since: s.Since, RecoveredAt: s.RecoveredAt, WasDown: s.WasDown(),
+		Phase: s.Phase, Since: s.Since, RecoveredAt: s.RecoveredAt, Relapses: s.Relapses, WasDown: s.WasDown(),
 		Op: op, HeldAs: heldAs, Reason: s.Reason,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/relay/attempt"
+	"github.com/edgeward/edgeward/relay/health"
 	"github.com/edgeward/edgeward/relay/pool"
 )
 
@@ -85,6 +86,44 @@ type Seat struct {
 	key    uint64
 	turn   uint64
 	now    int64
+	avoid  uint64 // members to pass over
+	port   uint16 // to dial; 0 for the gateways' own
+	behind bool   // another server answers
+}
+
+// Seat gives a visitor of the route who came at now a seat in its pool.
+func (r *Route) Seat(src netip.Addr, now int64) Seat {
+	s := r.Pool.Seat(src, now)
+	s.port, s.behind = r.Port, r.Behind
+	if a := r.avoid.Load(); a != nil {
+		s.avoid = s.Choice.members(*a)
+	}
+	return s
+}
+
+// members is the set of those that are to be avoided.
+func (c *Choice) members(a Avoid) (set uint64) {
+	for i := range c.View.Members {
+		if _, found := a[c.View.Members[i].Gateway]; found {
+			set |= 1 << uint(i)
+		}
+	}
+	return set
+}
+
+// Avoided tells whether member i is passed over while another one can serve.
+func (s *Seat) Avoided(i int) bool { return s.avoid&(1<<uint(i)) != 0 }
+
+// Address is where to dial member i, or nil if that is not known.
+func (s *Seat) Address(i int8) *Address {
+	a := s.Choice.Gateways[i].Address()
+	if a == nil || s.port == 0 {
+		return a
+	}
+	if a.Path != "" {
+		return nil // a unix socket has no other port
+	}
+	return &Address{Addr: netip.AddrPortFrom(a.Addr.Addr(), s.port), Proxy: a.Proxy}
 }
 
 // Seat gives a visitor who came at now a seat.
@@ -93,8 +132,18 @@ func (p *Pool) Seat(src netip.Addr, now int64) Seat {
 }
 
 // Pick returns the next member to try. With hedge set, members known to be down
-// are left out.
+// are left out. One to avoid comes after all others, and is no hedge.
 func (s *Seat) Pick(tried uint64, hedge bool) (int8, bool) {
+	if s.avoid == 0 {
+		return s.pick(tried, hedge)
+	}
+	if i, ok := s.pick(tried|s.avoid, hedge); ok || hedge {
+		return i, ok
+	}
+	return s.pick(tried, hedge)
+}
+
+func (s *Seat) pick(tried uint64, hedge bool) (int8, bool) {
 	q := pool.Query{Key: s.key, Turn: s.turn, Tried: tried, MaxTier: pool.TierDown, Now: Time(s.now), Load: s.Choice.load}
 	if hedge {
 		q.MaxTier = pool.TierUnknown
@@ -128,6 +177,22 @@ func (s *Seat) Left(i int8) Reason {
 	}
 	return GatewayDown
 }
+
+// Blame notes what the visitor found wrong with member i, and how long it took to
+// find out. It is no evidence about the gateway where something else is to blame:
+// a port that is the route's alone, or a server behind it.
+func (s *Seat) Blame(i int8, f attempt.Fault, took time.Duration) {
+	g := s.Choice.Gateways[i]
+	if s.OwnPort() || s.behind && blames[f].level > health.Connect {
+		g.Faults[f].Add(1)
+		return
+	}
+	g.Blame(f, took)
+}
+
+// OwnPort tells whether the route has a port of its own at the gateways: that it
+// is closed says nothing about the rest of a gateway.
+func (s *Seat) OwnPort() bool { return s.port != 0 }
 
 // Gateway returns the gateway of member i.
 func (s *Seat) Gateway(i int8) *Gateway { return s.Choice.Gateways[i] }

@@ -31,15 +31,39 @@ const (
 type Route struct {
 	Name string
 	Pool *Pool
+	// Port is dialled in place of the gateways' own, unless it is zero.
+	Port uint16
+	// Behind says that another server, behind the gateway, answers: what goes
+	// wrong once a gateway has accepted is then not its fault.
+	Behind bool
 	*RouteStats
 }
 
-// RouteStats is what a route of some name has carried. It outlives config
-// reloads.
+// RouteStats is the live side of a route of some name: what it has carried, and
+// which gateways cannot serve it. It outlives config reloads.
 type RouteStats struct {
 	Open atomic.Int64
 	Traffic
+	avoid atomic.Pointer[Avoid]
 }
+
+// Avoid is why gateways are passed over for one route while another one can
+// serve it, by their names: such a gateway is well, but does not have the route
+// yet, or cannot reach what is behind it.
+type Avoid map[string]string
+
+// SetAvoid changes it for new connections. The map belongs to the route then.
+func (r *RouteStats) SetAvoid(a Avoid) {
+	if len(a) == 0 {
+		r.avoid.Store(nil)
+		return
+	}
+	r.avoid.Store(&a)
+}
+
+// Avoiding returns what SetAvoid was given last, nil for nobody. It is another
+// pointer after each change.
+func (r *RouteStats) Avoiding() *Avoid { return r.avoid.Load() }
 
 // Rules is how a listener treats a new connection.
 type Rules struct {

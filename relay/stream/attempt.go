@@ -30,7 +30,7 @@ type trial struct {
 // attempt looks for a member of the route's pool until one serves, and returns
 // None then. Otherwise nothing is left of it.
 func (v *visit) attempt() session.Reason {
-	t := &trial{visit: v, policy: v.route.Pool.Attempt, seat: v.route.Pool.Seat(v.source.Addr(), v.accepted)}
+	t := &trial{visit: v, policy: v.route.Pool.Attempt, seat: v.route.Seat(v.source.Addr(), v.accepted)}
 	defer t.land()
 	wake := time.NewTimer(time.Hour)
 	defer wake.Stop()
@@ -174,7 +174,7 @@ func (t *trial) carryOut(a attempt.Action) {
 	case attempt.Dial:
 		g := t.seat.Gateway(a.Member)
 		g.Open.Add(1)
-		t.flights[a.Flight] = t.engine.launch(g)
+		t.flights[a.Flight] = t.engine.launch(g, t.seat.Address(a.Member))
 	case attempt.Send:
 		t.send(a.Flight)
 	case attempt.Serve:
@@ -182,7 +182,11 @@ func (t *trial) carryOut(a attempt.Action) {
 	case attempt.Drop:
 		t.release(a.Flight).drop()
 	case attempt.Orphan:
-		t.release(a.Flight).orphan(t.policy.Dial, a.Since)
+		if f := t.release(a.Flight); t.seat.OwnPort() {
+			f.drop()
+		} else {
+			f.orphan(t.policy.Dial, a.Since)
+		}
 	case attempt.GiveUp:
 		if t.why = session.Outage; a.Fault == attempt.Starving {
 			t.why = session.Starved
@@ -192,7 +196,7 @@ func (t *trial) carryOut(a attempt.Action) {
 	case attempt.Praise:
 		t.praise(a)
 	case attempt.Blame:
-		t.seat.Gateway(a.Member).Blame(a.Fault, t.policy.Takes(a.Fault))
+		t.seat.Blame(a.Member, a.Fault, t.policy.Takes(a.Fault))
 	}
 }
 

@@ -61,10 +61,10 @@ var (
 )
 
 // launch begins a dial to g.
-func (e *Engine) launch(g *session.Gateway) *flight {
+func (e *Engine) launch(g *session.Gateway, to *session.Address) *flight {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	f := &flight{
-		engine: e, gateway: g, address: g.Address(), cancel: cancel,
+		engine: e, gateway: g, address: to, cancel: cancel,
 		dialled: make(chan verdict, 1), spoken: make(chan struct{}), answer: make(chan heard, 1),
 	}
 	e.wg.Go(func() { f.fly(ctx) })

@@ -35,8 +35,9 @@ type flow struct {
 	gateway *session.Gateway
 	home    net.Conn
 	last    *datagram // what the gateway got last, until it is known to be there
-	tried   uint64    // members of choice that have refused
-	lap     int64     // when tried was begun
+	avoid   *session.Avoid
+	tried   uint64 // members of choice that have refused
+	lap     int64  // when tried was begun
 	blamed  int64
 	dials   int
 	joined  int64 // when the first socket was connected

@@ -61,13 +61,13 @@ func (f *flow) follow() session.Reason {
 	if route == nil {
 		return session.Stopped
 	}
-	if route == f.route && route.Pool.Choice() == f.choice {
+	if route == f.route && route.Pool.Choice() == f.choice && route.Avoiding() == f.avoid {
 		return session.None
 	}
 	if route != f.route {
 		f.reroute(route)
 	}
-	f.choice, f.tried = route.Pool.Choice(), 0
+	f.choice, f.avoid, f.tried = route.Pool.Choice(), route.Avoiding(), 0
 	if i := f.member(); i >= 0 && !f.outdone(i) {
 		return session.None
 	}
@@ -96,8 +96,15 @@ func (f *flow) member() int {
 	return -1
 }
 
-// outdone tells whether member i is down, or out, and another one is better.
+// outdone tells whether member i is down, or out, or cannot serve the route, and
+// another one is better.
 func (f *flow) outdone(i int) bool {
+	if f.avoid != nil {
+		seat := f.route.Seat(f.source().Addr(), session.Now())
+		if best, ok := seat.Pick(0, true); ok && seat.Avoided(i) && !seat.Avoided(int(best)) {
+			return true
+		}
+	}
 	tier := f.choice.View.Members[i].Tier
 	return tier >= pool.TierDown && f.choice.View.Tier() < tier
 }
@@ -106,8 +113,8 @@ func (f *flow) outdone(i int) bool {
 // connected, and moves the flow there. It returns false when none is left; the
 // flow stays where it is then.
 func (f *flow) connect() bool {
-	seat := f.route.Pool.Seat(f.source().Addr(), session.Now())
-	f.choice = seat.Choice
+	seat := f.route.Seat(f.source().Addr(), session.Now())
+	f.choice, f.avoid = seat.Choice, f.route.Avoiding()
 	for {
 		i, ok := seat.Pick(f.tried, false)
 		if !ok {
@@ -117,7 +124,7 @@ func (f *flow) connect() bool {
 		if g == f.gateway {
 			return false
 		}
-		conn, err := f.dial(g)
+		conn, err := f.dial(seat.Address(i))
 		if err == nil {
 			f.move(g, conn)
 			return true
@@ -127,16 +134,15 @@ func (f *flow) connect() bool {
 			return false
 		}
 		if !errors.Is(err, errAddress) {
-			g.Blame(attempt.Unreachable, 0)
+			seat.Blame(i, attempt.Unreachable, 0)
 		}
 	}
 }
 
 var errAddress = errors.New("a gateway without an IP address takes no datagrams")
 
-func (f *flow) dial(g *session.Gateway) (net.Conn, error) {
+func (f *flow) dial(a *session.Address) (net.Conn, error) {
 	f.dials++
-	a := g.Address()
 	if a == nil || a.Path != "" {
 		return nil, errAddress
 	}
@@ -175,13 +181,22 @@ func (f *flow) leave() {
 	f.route.Pool.Open.Add(-1)
 }
 
+// blame counts a fault of the gateway that the flow is at. See session.Seat.
+func (f *flow) blame(fault attempt.Fault) {
+	if f.route.Port != 0 {
+		f.gateway.Faults[fault].Add(1)
+		return
+	}
+	f.gateway.Blame(fault, 0)
+}
+
 // onRefused moves the flow away from a gateway that has no such port open, and
 // sends there what was refused here. When all have refused it stays for a while.
 func (f *flow) onRefused() {
 	now := session.Now()
 	if f.blamed == 0 || now-f.blamed >= again {
 		f.blamed = now
-		f.gateway.Blame(attempt.Refused, 0)
+		f.blame(attempt.Refused)
 	}
 	if f.heard.Load() || now-f.lap >= again {
 		f.tried, f.lap = 0, now
