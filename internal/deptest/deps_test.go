@@ -113,11 +113,17 @@ var values = []string{
 func TestPureCores(t *testing.T) {
 	cores := map[string][]string{ // and what each may import besides values
 		"relay/attempt": nil,
-		"relay/health":  nil,
-		"relay/hello":   nil,
-		"relay/names":   {"golang.org/x/net/idna"},
-		"relay/limit":   {"sync"}, // one lock around the table, held for a lookup
-		"relay/pool":    {module + "/relay/health"},
+		"relay/catalog": { // what it derives is in the types of those who take it
+			"crypto/sha256", "encoding/hex", "encoding/json",
+			module + "/relay/attempt", module + "/relay/check", module + "/relay/event", module + "/relay/health",
+			module + "/relay/link", module + "/relay/monitor", module + "/relay/names", module + "/relay/pool", module + "/relay/session",
+		},
+		"relay/event":  nil,
+		"relay/health": nil,
+		"relay/hello":  nil,
+		"relay/names":  {"golang.org/x/net/idna"},
+		"relay/limit":  {"sync"}, // one lock around the table, held for a lookup
+		"relay/pool":   {module + "/relay/health"},
 
 		"watchdog/decide":   {module + "/watchdog/evidence"},
 		"watchdog/evidence": nil,
