@@ -9,6 +9,7 @@ import (
 	_ "github.com/mholt/caddy-l4"
 
 	_ "github.com/edgeward/edgeward/caddymodule/edge"
+	_ "github.com/edgeward/edgeward/caddymodule/gateway"
 	_ "github.com/edgeward/edgeward/caddymodule/watchdog"
 )
 
