@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -64,6 +65,11 @@ func (a *authority) leaf(t testing.TB, owner string, notAfter time.Time, names .
 		SerialNumber: must(rand.Int(rand.Reader, big.NewInt(1<<62)))(t), Subject: pkix.Name{CommonName: owner},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: notAfter, DNSNames: names,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		}
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}

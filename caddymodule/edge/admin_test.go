@@ -62,11 +62,11 @@ func TestAdminErrors(t *testing.T) {
 		says         string
 	}{
 		{"POST", "/edge/snapshot", 405, "want GET"},
-		{"POST", "/edge/gateways", 405, "want GET"},
-		{"DELETE", "/edge/gateways/nuc", 405, "want GET"},
+		{"PUT", "/edge/gateways", 405, "want GET or POST"},
+		{"DELETE", "/edge/gateways/nuc", 409, `"code":"owned_by_file"`},
 		{"GET", "/edge/gateways/nuc/drain", 405, "want POST"},
-		{"PUT", "/edge/pools", 405, "want GET"},
-		{"POST", "/edge/pools/home", 405, "want GET"},
+		{"PUT", "/edge/pools", 405, "want GET or POST"},
+		{"POST", "/edge/pools/home", 405, "want DELETE or GET or PATCH or PUT"},
 		{"GET", "/edge/pools/home/failover", 405, "want POST"},
 		{"POST", "/edge/connections", 405, "want GET"},
 		{"POST", "/edge/limits", 405, "want GET"},
@@ -79,6 +79,7 @@ func TestAdminErrors(t *testing.T) {
 		{"GET", "/edge/nothing", 404, ""},
 		{"GET", "/edge/snapshot?after=yesterday", 400, `after=\"yesterday\": want a version`},
 		{"GET", "/edge/snapshot?after=-1", 400, `after=\"-1\": want a version`},
+		{"GET", "/edge/nothing", 404, `"code":"path_not_found"`},
 		{"GET", "/edge/connections?most=many", 400, `most=\"many\": want a number`},
 	}
 	for _, c := range cases {

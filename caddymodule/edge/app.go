@@ -6,11 +6,12 @@ package edge
 import (
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/edgeward/edgeward/relay"
+	"github.com/edgeward/edgeward/relay/fleet"
 )
 
 func init() {
@@ -33,11 +34,19 @@ type App struct {
 	// How long open connections may go on when the relay stops, before they are
 	// closed. A reload closes none. Default: 10s. Negative: close at once.
 	Drain caddy.Duration `json:"drain,omitempty"`
+	// How routes by port that are made through the admin API are listened for.
+	Ports *Ports `json:"ports,omitempty"`
+	// The file of the database with what is made through the admin API, or
+	// "off". Default: edge/edge.db in Caddy's data directory. It is made when it
+	// is not there. A change takes effect at the next start.
+	Database string `json:"database,omitempty"`
 
-	pooled bool
-	config *relay.Config
-	log    *slog.Logger
-	broker *broker
+	pooled   bool
+	emitter  *emitter
+	deafen   func() // the emitter
+	declared *fleet.Declared
+	log      *slog.Logger
+	broker   *broker
 }
 
 // CaddyModule returns the Caddy module information.
@@ -50,33 +59,47 @@ const defaultDrain = 10 * time.Second
 // Provision reads the config. It binds nothing and dials nobody.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.log = ctx.Slogger()
-	config, err := a.build(expand)
-	if err != nil {
-		return err
-	}
-	notices, err := config.Validate()
+	declared, notices, err := a.declare(expand)
 	if err != nil {
 		return err
 	}
 	for _, n := range notices {
 		a.log.Warn(n)
 	}
-	a.config = config
+	a.declared = declared
 	if a.broker, err = takeBroker(); err != nil {
 		return err
 	}
 	a.pooled = true
+	a.emitter = newEmitter(ctx)
 	a.broker.registerMetrics(ctx.GetMetricsRegistry())
 	return nil
 }
 
 // Start puts the config in force.
 func (a *App) Start() error {
-	r, err := a.broker.open(a.log)
+	f, err := a.broker.open(a.log, a.database())
 	if err != nil {
 		return fmt.Errorf("starting the relay: %w", err)
 	}
-	return r.Start(a.config)
+	if err := f.Start(a.declared); err != nil {
+		return err
+	}
+	if a.emitter != nil {
+		a.deafen = f.Listen(a.emitter.emit)
+	}
+	return nil
+}
+
+// database is the file's name; empty for none.
+func (a *App) database() string {
+	switch a.Database {
+	case "":
+		return filepath.Join(caddy.AppDataDir(), "edge", "edge.db")
+	case "off":
+		return ""
+	}
+	return a.Database
 }
 
 // Stop withdraws the config. Connections live on; when Caddy exits, Cleanup
@@ -87,8 +110,11 @@ func (a *App) Stop() error {
 		drain = defaultDrain
 	}
 	a.broker.setDrain(drain)
-	if r := a.broker.relay(); r != nil {
-		r.Stop(a.config)
+	if a.deafen != nil {
+		a.deafen()
+	}
+	if f := a.broker.fleet(); f != nil {
+		f.Stop(a.declared)
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package edge
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -10,7 +12,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/edgeward/edgeward/relay"
+	"github.com/edgeward/edgeward/relay/fleet"
 	"github.com/edgeward/edgeward/relay/limit"
+	"github.com/edgeward/edgeward/relay/store"
 )
 
 // broker holds what outlives a config: the one relay of the process, and the
@@ -18,9 +22,16 @@ import (
 // config holds a reference, and the last one to leave closes it.
 type broker struct {
 	mu     sync.Mutex
-	live   atomic.Pointer[relay.Relay]
+	live   atomic.Pointer[machine]
 	drain  time.Duration
 	limits map[string]*limit.Table
+}
+
+// machine is the relay and what feeds it.
+type machine struct {
+	relay *relay.Relay
+	fleet *fleet.Fleet
+	store *store.Store
 }
 
 var brokers = caddy.NewUsagePool()
@@ -44,22 +55,31 @@ func giveBroker() error {
 
 // current returns the running relay, or nil. The admin API and the commands ask
 // for it anew each time: an app they had kept could be a dead one.
-func current() (live *relay.Relay) {
-	brokers.Range(func(_, value any) bool {
-		live = value.(*broker).live.Load()
-		return false
-	})
-	return live
+func current() *relay.Relay {
+	if m := currentMachine(); m != nil {
+		return m.relay
+	}
+	return nil
 }
 
-// open returns the relay, and starts it the first time.
-func (b *broker) open(log *slog.Logger) (*relay.Relay, error) {
+func currentMachine() (m *machine) {
+	brokers.Range(func(_, value any) bool {
+		m = value.(*broker).live.Load()
+		return false
+	})
+	return m
+}
+
+// open returns the fleet, and starts it and the relay the first time.
+func (b *broker) open(log *slog.Logger, database string) (*fleet.Fleet, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.live.Load(); r != nil {
-		return r, nil
+	if m := b.live.Load(); m != nil {
+		return m.fleet, nil
 	}
-	r, err := relay.New(relay.Options{
+	m := &machine{}
+	var err error
+	m.relay, err = relay.New(relay.Options{
 		Log:        log,
 		HealthFile: filepath.Join(caddy.AppDataDir(), "edge", "health.json"),
 		AccessLog:  accessLog(caddy.Log().Named("edge.access")),
@@ -67,11 +87,56 @@ func (b *broker) open(log *slog.Logger) (*relay.Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.live.Store(r)
-	return r, nil
+	if err := m.openFleet(log, database); err != nil {
+		m.close(0)
+		return nil, err
+	}
+	b.live.Store(m)
+	return m.fleet, nil
 }
 
-func (b *broker) relay() *relay.Relay { return b.live.Load() }
+// openFleet opens the database, if there is to be one. A relay without its
+// database still serves what the file says: visitors are not to suffer.
+func (m *machine) openFleet(log *slog.Logger, database string) (err error) {
+	o := fleet.Options{Relay: m.relay, Log: log, NoStore: errors.New("the edge app is told to have none")}
+	if database != "" {
+		if m.store, err = store.Open(database, store.Options{}); err != nil {
+			log.Error("the database cannot be opened: what was made through the admin API is not served", "file", database, "error", err)
+			o.NoStore = err
+		}
+		o.Store = m.store
+	}
+	if m.fleet, err = fleet.New(context.Background(), o); err != nil && m.store != nil {
+		log.Error("the database cannot be read: what was made through the admin API is not served", "file", database, "error", err)
+		o.Store, o.NoStore = nil, err
+		m.fleet, err = fleet.New(context.Background(), o)
+	}
+	return err
+}
+
+func (m *machine) close(drain time.Duration) {
+	if m.fleet != nil {
+		m.fleet.Close()
+	}
+	if m.store != nil {
+		_ = m.store.Close()
+	}
+	m.relay.Close(drain)
+}
+
+func (b *broker) relay() *relay.Relay {
+	if m := b.live.Load(); m != nil {
+		return m.relay
+	}
+	return nil
+}
+
+func (b *broker) fleet() *fleet.Fleet {
+	if m := b.live.Load(); m != nil {
+		return m.fleet
+	}
+	return nil
+}
 
 func (b *broker) setDrain(d time.Duration) {
 	b.mu.Lock()
@@ -98,13 +163,13 @@ func (b *broker) limitTable(name string, s limit.Settings) (*limit.Table, error)
 func (b *broker) Destruct() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.live.Swap(nil)
+	m := b.live.Swap(nil)
 	switch {
-	case r == nil:
+	case m == nil:
 	case caddy.Exiting():
-		r.Close(b.drain)
+		m.close(b.drain)
 	default:
-		go r.Close(b.drain)
+		go m.close(b.drain)
 	}
 	return nil
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,144 +13,12 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/edgeward/edgeward/relay"
-	"github.com/edgeward/edgeward/relay/attempt"
-	"github.com/edgeward/edgeward/relay/check"
-	"github.com/edgeward/edgeward/relay/health"
 	"github.com/edgeward/edgeward/relay/limit"
-	"github.com/edgeward/edgeward/relay/monitor"
 	"github.com/edgeward/edgeward/relay/names"
-	"github.com/edgeward/edgeward/relay/pool"
 	"github.com/edgeward/edgeward/relay/session"
 )
 
 type expander func(string) (string, error)
-
-// build turns the config into what the relay takes.
-func (a *App) build(expand expander) (*relay.Config, error) {
-	c := &relay.Config{}
-	for _, name := range slices.Sorted(maps.Keys(a.Gateways)) {
-		g, err := a.Gateways[name].build(name, expand)
-		if err != nil {
-			return nil, fmt.Errorf("gateway %s: %w", name, err)
-		}
-		c.Monitor.Gateways = append(c.Monitor.Gateways, g)
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Pools)) {
-		p, err := a.Pools[name].build(name)
-		if err != nil {
-			return nil, fmt.Errorf("pool %s: %w", name, err)
-		}
-		c.Monitor.Pools = append(c.Monitor.Pools, p)
-	}
-	for _, l := range a.Listeners {
-		if l == nil {
-			return nil, fmt.Errorf("a listener is empty")
-		}
-		list, err := l.build(expand)
-		if err != nil {
-			return nil, fmt.Errorf("listen %s: %w", strings.Join(l.Listen, " "), err)
-		}
-		c.Listeners = append(c.Listeners, list...)
-	}
-	return c, nil
-}
-
-func (g *Gateway) build(name string, expand expander) (m monitor.Gateway, err error) {
-	if g == nil {
-		return m, fmt.Errorf("it is empty")
-	}
-	m.Name = name
-	if m.Dial, err = expand(g.Dial); err != nil {
-		return m, fmt.Errorf("dial: %w", err)
-	}
-	if m.Proxy, err = proxyVersion(g.ProxyProtocol); err != nil {
-		return m, err
-	}
-	if g.Check == nil {
-		return m, nil
-	}
-	return m, g.Check.build(&m, expand)
-}
-
-func proxyVersion(s string) (byte, error) {
-	switch s {
-	case "":
-		return 0, nil
-	case "v1":
-		return 1, nil
-	case "v2":
-		return 2, nil
-	}
-	return 0, fmt.Errorf("proxy_protocol %q: want v1 or v2", s)
-}
-
-func (c *Check) build(m *monitor.Gateway, expand expander) (err error) {
-	m.Interval, m.Fast = time.Duration(c.Interval), time.Duration(c.Fast)
-	m.Policy = health.Policy{Fall: c.Fall, Rise: c.Rise, Stale: time.Duration(c.Stale)}
-	if c.Kind == "off" {
-		m.NoCheck = true
-		return nil
-	}
-	if c.Kind != "" {
-		if err := m.Check.Kind.UnmarshalText([]byte(c.Kind)); err != nil {
-			return fmt.Errorf("check %q: want tcp, tls, https or off", c.Kind)
-		}
-	}
-	s := &m.Check
-	s.Insecure, s.Path, s.Host, s.Body = c.Insecure, c.Path, c.Host, c.Body
-	s.Timeout = time.Duration(c.Timeout)
-	if s.ServerName, err = expand(c.ServerName); err != nil {
-		return fmt.Errorf("check server_name: %w", err)
-	}
-	for _, text := range c.Status {
-		r, err := check.ParseStatus(text)
-		if err != nil {
-			return fmt.Errorf("check: %w", err)
-		}
-		s.Status = append(s.Status, r)
-	}
-	if c.RootsFile != "" {
-		if s.RootsPEM, err = os.ReadFile(c.RootsFile); err != nil {
-			return fmt.Errorf("check roots: %w", err)
-		}
-	}
-	return nil
-}
-
-func (p *Pool) build(name string) (s session.PoolSettings, err error) {
-	if p == nil {
-		return s, fmt.Errorf("it is empty")
-	}
-	s.Name = name
-	if p.Outage != nil && p.Outage.Status != 0 && (p.Outage.Status < 200 || p.Outage.Status > 599) {
-		return s, fmt.Errorf("outage status %d: want 200 to 599", p.Outage.Status)
-	}
-	for _, m := range p.Members {
-		s.Members = append(s.Members, pool.Member{Gateway: m.Gateway, Weight: m.Weight})
-	}
-	if p.Policy != "" {
-		if s.Policy, err = pool.ParsePolicy(p.Policy); err != nil {
-			return s, err
-		}
-	}
-	if p.Failback != "" {
-		if s.Failback, err = pool.ParseFailback(p.Failback); err != nil {
-			return s, err
-		}
-	}
-	if p.OnDown != "" {
-		if err = s.OnDown.UnmarshalText([]byte(p.OnDown)); err != nil {
-			return s, err
-		}
-	}
-	s.SlowStart = time.Duration(p.SlowStart)
-	s.Attempt = attempt.Policy{
-		Dial: time.Duration(p.DialTimeout), Hedge: time.Duration(p.Hedge),
-		FirstByte: time.Duration(p.FirstByte), Total: time.Duration(p.TotalTimeout),
-	}
-	s.Idle, s.Linger = time.Duration(p.Idle), time.Duration(p.Linger)
-	return s, nil
-}
 
 func (l *Listener) build(expand expander) ([]relay.Listener, error) {
 	base := relay.Listener{
@@ -182,8 +48,11 @@ func (l *Listener) build(expand expander) ([]relay.Listener, error) {
 		if r.NoName {
 			nameless++
 		}
+		if (r.Pool == "") == (r.Gateway == "") {
+			return nil, fmt.Errorf("route %s: want a pool or a gateway", r.name(l))
+		}
 		base.Routes = append(base.Routes, relay.Route{
-			Name: r.name(l), Pool: r.Pool, Names: r.Names, Depth: depth, NoName: r.NoName, Where: r.where,
+			Name: r.name(l), Pool: r.choice(), Names: r.Names, Depth: depth, NoName: r.NoName, Where: r.where, Behind: r.To != "",
 		})
 	}
 	if nameless > 1 {

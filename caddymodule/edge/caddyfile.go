@@ -2,6 +2,7 @@ package edge
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/edgeward/edgeward/caddymodule/options"
+	"github.com/edgeward/edgeward/relay/catalog"
+	"github.com/edgeward/edgeward/relay/fleet"
 )
 
 func init() {
@@ -40,6 +43,8 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //		gateway <name> {
 //			dial           <host:port>
 //			proxy_protocol v1|v2
+//			token          <text>
+//			http_port      <port>
 //			check          tcp | tls <name> | https <name>[/path] | off {
 //				interval|fast|timeout|stale <duration>
 //				fall|rise  <n>
@@ -72,9 +77,10 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //		}
 //		listen <address>... {
 //			limit per_source <n> rate <n>/s total <n> total_rate <n>/s ...
-//			route <name>... pool <pool>
-//			route pool <pool>
-//			no_name pool <pool>
+//			route <name>... pool <pool>|gateway <gateway> [to <host:port> [v1|v2]]
+//			route pool <pool>|gateway <gateway> [to <host:port> [v1|v2]]
+//			no_name pool <pool>|gateway <gateway>
+//			managed off
 //			unknown close|alert
 //			wildcard any|one
 //			hello [<size>] [<duration>]
@@ -82,6 +88,10 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //			udp_idle <duration>
 //			log off | every | sample <n>
 //		}
+//		ports [<host>] {
+//			limit ...
+//		}
+//		database <file>|off
 //		drain <duration>|off
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -100,28 +110,30 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (a *App) check(d *caddyfile.Dispenser) error {
 	for _, l := range a.Listeners {
 		for _, r := range l.Routes {
-			if a.Pools[r.Pool] == nil {
+			if r.Gateway != "" && a.Gateways[r.Gateway] == nil {
+				return fmt.Errorf("%s: gateway %s is not defined", r.where, r.Gateway)
+			}
+			if r.Gateway == "" && a.Pools[r.Pool] == nil {
 				return fmt.Errorf("%s: pool %s is not defined", r.where, r.Pool)
 			}
 		}
 	}
-	asIs := func(s string) (string, error) { return s, nil }
-	config, err := a.build(asIs)
-	if err != nil {
-		return d.WrapErr(err)
-	}
 	if hasPlaceholder(a) {
-		return nil // what they stand for is known only when the config loads
+		return nil
 	}
-	if _, err := config.Validate(); err != nil {
+	if _, _, err := a.declare(asIs); err != nil {
 		return d.WrapErr(err)
 	}
 	return nil
 }
 
+// asIs leaves placeholders as they are: what they stand for is known only when the
+// config loads.
+func asIs(s string) (string, error) { return s, nil }
+
 func hasPlaceholder(a *App) bool {
 	for _, g := range a.Gateways {
-		if strings.Contains(g.Dial, "{") || g.Check != nil && strings.Contains(g.Check.ServerName, "{") {
+		if strings.Contains(g.Dial+g.Token, "{") || g.Check != nil && strings.Contains(g.Check.ServerName, "{") {
 			return true
 		}
 	}
@@ -133,7 +145,8 @@ func (a *App) options() options.Table {
 		"gateway": a.parseGateway,
 		"pool":    a.parsePool,
 		"listen":  a.parseListen,
-		"drain":   options.DurationOrOff(&a.Drain),
+		"ports":   a.parsePorts, "database": options.Text(&a.Database),
+		"drain": options.DurationOrOff(&a.Drain),
 	}
 }
 
@@ -149,14 +162,14 @@ func (a *App) parseGateway(d *caddyfile.Dispenser) error {
 	if err := (options.Table{
 		"dial":           options.Text(&g.Dial),
 		"proxy_protocol": options.Word(&g.ProxyProtocol, "v1", "v2"),
-		"check":          g.parseCheck,
+		"check":          g.parseCheck, "token": options.Text(&g.Token), "http_port": options.Number(&g.HTTPPort),
 	}).Block(d); err != nil {
 		return err
 	}
 	if g.Dial == "" {
 		return d.Errf("gateway %s has no dial", name)
 	}
-	if _, err := g.build(name, func(s string) (string, error) { return s, nil }); err != nil {
+	if err := g.declare(&fleet.Declared{Catalog: catalog.New(), Tokens: map[string][32]byte{}}, name, asIs); err != nil {
 		return d.Errf("gateway %s: %v", name, err)
 	}
 	if a.Gateways == nil {
@@ -209,7 +222,11 @@ func (a *App) parsePool(d *caddyfile.Dispenser) error {
 	if err := p.options().Block(d); err != nil {
 		return err
 	}
-	settings, err := p.build(name)
+	declared, err := p.declare(name)
+	if err != nil {
+		return d.Errf("pool %s: %v", name, err)
+	}
+	settings, err := declared.Settings()
 	if err != nil {
 		return d.Errf("pool %s: %v", name, err)
 	}
@@ -270,7 +287,7 @@ func (a *App) parseListen(d *caddyfile.Dispenser) error {
 	if err := l.options().Block(d); err != nil {
 		return err
 	}
-	if _, err := l.build(func(s string) (string, error) { return s, nil }); err != nil {
+	if _, err := l.build(asIs); err != nil {
 		return d.Errf("listen %s: %v", strings.Join(l.Listen, " "), err)
 	}
 	a.Listeners = append(a.Listeners, l)
@@ -282,8 +299,29 @@ func (l *Listener) options() options.Table {
 		"limit": l.parseLimit, "route": l.parseRoute, "no_name": l.parseNoName,
 		"unknown": options.Word(&l.Unknown, "close", "alert"), "wildcard": options.Word(&l.Wildcard, "any", "one"),
 		"hello": l.parseHello, "trusted_proxies": options.List(&l.TrustedProxies),
-		"udp_idle": options.Duration(&l.UDPIdle), "log": l.parseLog,
+		"udp_idle": options.Duration(&l.UDPIdle), "log": l.parseLog, "managed": l.parseManaged,
 	}
+}
+
+func (l *Listener) parseManaged(d *caddyfile.Dispenser) error {
+	if args := d.RemainingArgs(); len(args) != 1 || args[0] != "off" {
+		return d.Err("want: managed off")
+	}
+	l.Unmanaged = true
+	return nil
+}
+
+func (a *App) parsePorts(d *caddyfile.Dispenser) error {
+	a.Ports = &Ports{}
+	if d.NextArg() {
+		a.Ports.Host = d.Val()
+	}
+	return options.Table{"limit": func(d *caddyfile.Dispenser) error {
+		if a.Ports.Limit == nil {
+			a.Ports.Limit = &Limit{}
+		}
+		return a.Ports.Limit.parse(d)
+	}}.Block(d)
 }
 
 func (l *Listener) parseLimit(d *caddyfile.Dispenser) error {
@@ -304,21 +342,48 @@ func (lim *Limit) parse(d *caddyfile.Dispenser) error {
 }
 
 func (l *Listener) parseRoute(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if n := len(args); n < 2 || args[n-2] != "pool" {
-		return d.Err("want: route <name>... pool <pool>")
+	r, err := readRoute(d, "route <name>...")
+	if err == nil {
+		l.Routes = append(l.Routes, r)
 	}
-	n := len(args)
-	l.Routes = append(l.Routes, Route{Names: args[:n-2], Pool: args[n-1], where: options.Position(d)})
-	return nil
+	return err
+}
+
+// readRoute reads where a line leads; what comes before are names.
+func readRoute(d *caddyfile.Dispenser, what string) (r Route, err error) {
+	args := d.RemainingArgs()
+	i := slices.IndexFunc(args, func(arg string) bool { return arg == "pool" || arg == "gateway" })
+	if i < 0 || i+1 >= len(args) {
+		return r, d.Errf("want: %s pool <pool>, or gateway <gateway>", what)
+	}
+	r = Route{Names: args[:i], where: options.Position(d)}
+	if args[i] == "pool" {
+		r.Pool = args[i+1]
+	} else {
+		r.Gateway = args[i+1]
+	}
+	switch rest := args[i+2:]; {
+	case len(rest) == 0:
+	case rest[0] == "to" && len(rest) == 2:
+		r.To = rest[1]
+	case rest[0] == "to" && len(rest) == 3:
+		r.To, r.ToProxyProtocol = rest[1], rest[2]
+	default:
+		return r, d.Err("want behind the pool or gateway: to <host:port> [v1|v2]")
+	}
+	return r, nil
 }
 
 func (l *Listener) parseNoName(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) != 2 || args[0] != "pool" {
-		return d.Err("want: no_name pool <pool>")
+	r, err := readRoute(d, "no_name")
+	if err != nil {
+		return err
 	}
-	l.Routes = append(l.Routes, Route{NoName: true, Pool: args[1], where: options.Position(d)})
+	if len(r.Names) > 0 {
+		return d.Err("no_name takes no names")
+	}
+	r.NoName = true
+	l.Routes = append(l.Routes, r)
 	return nil
 }
 

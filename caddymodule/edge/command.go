@@ -2,18 +2,19 @@ package edge
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/edgeward/edgeward/caddymodule/table"
+	"github.com/edgeward/edgeward/relay/api"
 )
 
 func init() {
@@ -37,13 +38,6 @@ The exit code is 0 if all is well, 1 if the command failed, and for
 	})
 }
 
-// client is the command line's way to the admin API.
-type client struct {
-	address string
-	config  string
-	json    bool
-}
-
 func (c *client) commands() []*cobra.Command {
 	show := func(use, short string, run func(*cobra.Command) error) *cobra.Command {
 		return &cobra.Command{
@@ -57,7 +51,7 @@ func (c *client) commands() []*cobra.Command {
 			RunE: func(cmd *cobra.Command, args []string) error { return c.act(cmd, kind, args[0], action) },
 		}
 	}
-	return []*cobra.Command{
+	return append([]*cobra.Command{
 		show("status", "Who serves what, and why", c.status),
 		show("gateways", "Health of each gateway", c.gateways),
 		show("pools", "Roles in each pool, with reasons", c.pools),
@@ -70,47 +64,12 @@ func (c *client) commands() []*cobra.Command {
 		act("hold", "gateway", "Keep a gateway's role whatever its health"),
 		act("failover", "pool", "Send new visitors away from who serves a pool now"),
 		act("failback", "pool", "End all cooldowns of a pool now"),
-	}
-}
-
-// call asks the admin API and decodes the answer into v. With --json it prints
-// the answer instead and returns errPrinted.
-func (c *client) call(cmd *cobra.Command, method, path string, v any) error {
-	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, "")
-	if err != nil {
-		return fmt.Errorf("finding the admin API: %w", err)
-	}
-	resp, err := caddycmd.AdminAPIRequest(address, method, path, http.Header{}, nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	if c.json {
-		_, err := cmd.OutOrStdout().Write(body)
-		return errors.Join(err, errPrinted)
-	}
-	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	return nil
-}
-
-var errPrinted = errors.New("printed")
-
-func quiet(err error) error {
-	if errors.Is(err, errPrinted) {
-		return nil
-	}
-	return err
+	}, c.configCommands()...)
 }
 
 func (c *client) status(cmd *cobra.Command) error {
-	var pools []poolReport
-	if err := c.call(cmd, http.MethodGet, "/edge/pools", &pools); err != nil {
+	var pools []api.Pool
+	if err := c.call(cmd, http.MethodGet, "/edge/pools?derived", nil, &pools); err != nil {
 		return quiet(err)
 	}
 	t := table.New(cmd.OutOrStdout(), "POOL", "SERVED BY", "OPEN", "SERVED", "OUTAGES")
@@ -132,8 +91,8 @@ func (c *client) status(cmd *cobra.Command) error {
 }
 
 func (c *client) gateways(cmd *cobra.Command) error {
-	var list []gatewayReport
-	if err := c.call(cmd, http.MethodGet, "/edge/gateways", &list); err != nil {
+	var list []api.Gateway
+	if err := c.call(cmd, http.MethodGet, "/edge/gateways", nil, &list); err != nil {
 		return quiet(err)
 	}
 	t := table.New(cmd.OutOrStdout(), "GATEWAY", "ADDRESS", "PHASE", "SINCE", "OPERATOR", "OPEN", "CHECK", "REASON")
@@ -152,8 +111,8 @@ func (c *client) gateways(cmd *cobra.Command) error {
 }
 
 func (c *client) pools(cmd *cobra.Command) error {
-	var list []poolReport
-	if err := c.call(cmd, http.MethodGet, "/edge/pools", &list); err != nil {
+	var list []api.Pool
+	if err := c.call(cmd, http.MethodGet, "/edge/pools", nil, &list); err != nil {
 		return quiet(err)
 	}
 	t := table.New(cmd.OutOrStdout(), "POOL", "POLICY", "GATEWAY", "ROLE", "WHY")
@@ -167,8 +126,8 @@ func (c *client) pools(cmd *cobra.Command) error {
 }
 
 func (c *client) connections(cmd *cobra.Command) error {
-	var report connectionsReport
-	if err := c.call(cmd, http.MethodGet, "/edge/connections", &report); err != nil {
+	var report api.ConnectionsReport
+	if err := c.call(cmd, http.MethodGet, "/edge/connections", nil, &report); err != nil {
 		return quiet(err)
 	}
 	t := table.New(cmd.OutOrStdout(), "LISTENER", "OPEN", "ACCEPTED", "ENDED")
@@ -188,8 +147,8 @@ func (c *client) connections(cmd *cobra.Command) error {
 }
 
 func (c *client) limits(cmd *cobra.Command) error {
-	var list []limitsReport
-	if err := c.call(cmd, http.MethodGet, "/edge/limits", &list); err != nil {
+	var list []api.LimitsReport
+	if err := c.call(cmd, http.MethodGet, "/edge/limits", nil, &list); err != nil {
 		return quiet(err)
 	}
 	t := table.New(cmd.OutOrStdout(), "LISTENER", "OPEN", "SOURCES", "REFUSED", "BUSIEST")
@@ -211,7 +170,7 @@ func (c *client) limits(cmd *cobra.Command) error {
 func (c *client) act(cmd *cobra.Command, kind, name, action string) error {
 	var answer json.RawMessage
 	path := fmt.Sprintf("/edge/%ss/%s/%s", kind, url.PathEscape(name), action)
-	if err := c.call(cmd, http.MethodPost, path, &answer); err != nil {
+	if err := c.call(cmd, http.MethodPost, path, nil, &answer); err != nil {
 		return quiet(err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", kind, name, action)
@@ -231,3 +190,5 @@ func counts(m map[string]uint64) string {
 	}
 	return strings.Join(parts, " ")
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

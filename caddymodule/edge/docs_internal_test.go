@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 
+	"github.com/edgeward/edgeward/relay/api"
 	"github.com/edgeward/edgeward/relay/session"
 )
 
@@ -138,22 +140,30 @@ func isTable(x ast.Expr) bool {
 	return ok && sel.Sel.Name == "Table"
 }
 
-// TestAdminPage holds docs/admin-api.md to the routes, actions and commands.
+// TestAdminPage holds docs/relay-api.md to the operations, actions and commands.
 func TestAdminPage(t *testing.T) {
-	text := page(t, "admin-api.md")
-	for _, route := range (Admin{}).Routes() {
-		if !strings.Contains(text, "| `"+route.Pattern+"` |") {
-			t.Errorf("docs/admin-api.md has no row for %s", route.Pattern)
+	text := page(t, "relay-api.md")
+	for _, op := range api.Operations() {
+		if !strings.Contains(text, "| "+op.Method+" | `"+op.Path+"` |") {
+			t.Errorf("docs/relay-api.md has no row for %s %s", op.Method, op.Path)
 		}
 	}
-	for action := range gatewayActions {
+	for _, action := range []string{"drain", "undrain", "disable", "hold", "ready", "failover", "failback"} {
 		if !strings.Contains(text, "`"+action+"`") {
-			t.Errorf("docs/admin-api.md says nothing of the action %s", action)
+			t.Errorf("docs/relay-api.md says nothing of the action %s", action)
 		}
 	}
-	for _, c := range new(client).commands() {
-		if !strings.Contains(text, "| `edge "+c.Use+"` |") {
-			t.Errorf("docs/admin-api.md has no row for edge %s", c.Use)
+	var hold func(prefix string, list []*cobra.Command)
+	hold = func(prefix string, list []*cobra.Command) {
+		for _, c := range list {
+			if c.HasSubCommands() {
+				hold(prefix+c.Name()+" ", c.Commands())
+				continue
+			}
+			if !strings.Contains(text, "| `"+prefix+c.Use+"` |") {
+				t.Errorf("docs/relay-api.md has no row for %s%s", prefix, c.Use)
+			}
 		}
 	}
+	hold("edge ", new(client).commands())
 }

@@ -20,8 +20,8 @@ func edge(inside string) string { return "{\n\tedge {\n" + inside + "\n\t}\n}\n"
 func TestCaddyfileErrors(t *testing.T) {
 	known := gatewayA + homePool // lines 3 to 8
 	cases := []struct{ name, caddyfile, want string }{
-		{"unknown option", edge("\t\tgatway a"), `parsing caddyfile tokens for 'edge': "gatway" is not known here: want one of drain, gateway, listen, pool, at Caddyfile:3`},
-		{"unknown gateway option", edge("\t\tgateway a {\n\t\t\tdail 192.0.2.1:443\n\t\t}"), `parsing caddyfile tokens for 'edge': "dail" is not known here: want one of check, dial, proxy_protocol, at Caddyfile:4`},
+		{"unknown option", edge("\t\tgatway a"), `parsing caddyfile tokens for 'edge': "gatway" is not known here: want one of database, drain, gateway, listen, pool, ports, at Caddyfile:3`},
+		{"unknown gateway option", edge("\t\tgateway a {\n\t\t\tdail 192.0.2.1:443\n\t\t}"), `parsing caddyfile tokens for 'edge': "dail" is not known here: want one of check, dial, http_port, proxy_protocol, token, at Caddyfile:4`},
 		{"argument behind edge", "{\n\tedge on {\n\t}\n}\n", `parsing caddyfile tokens for 'edge': wrong argument count or unexpected line ending after 'on', at Caddyfile:2`},
 		{"gateway without a name", edge("\t\tgateway {\n\t\t\tdial 192.0.2.1:443\n\t\t}"), `parsing caddyfile tokens for 'edge': gateway needs a name, at Caddyfile:3`},
 		{"gateway without dial", edge("\t\tgateway a {\n\t\t}"), `parsing caddyfile tokens for 'edge': gateway a has no dial, at Caddyfile:4`},
@@ -60,10 +60,10 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"bad outage status", edge(gatewayA + "\t\tpool home {\n\t\t\tmembers a\n\t\t\toutage {\n\t\t\t\tstatus 99\n\t\t\t}\n\t\t}"), `parsing caddyfile tokens for 'edge': pool home: outage status 99: want 200 to 599, at Caddyfile:11`},
 
 		{"listen without an address", edge(known + "\t\tlisten {\n\t\t\troute pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': listen needs an address, at Caddyfile:9`},
-		{"listen without a route", edge(known + "\t\tlisten :443"), `parsing caddyfile tokens for 'edge': listen :443: it has no route, at Caddyfile:10`},
+		{"listen without a route", edge(known + "\t\tlisten :443 {\n\t\t\tmanaged off\n\t\t}"), `parsing caddyfile tokens for 'edge': listen :443: it has no route, at Caddyfile:12`},
 		{"unknown pool", edge(known + "\t\tlisten :443 {\n\t\t\troute example.com pool hme\n\t\t}"), `parsing caddyfile tokens for 'edge': Caddyfile:10: pool hme is not defined`},
-		{"route without pool", edge(known + "\t\tlisten :443 {\n\t\t\troute example.com home\n\t\t}"), `parsing caddyfile tokens for 'edge': want: route <name>... pool <pool>, at Caddyfile:10`},
-		{"no_name with a name", edge(known + "\t\tlisten :443 {\n\t\t\tno_name example.com pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': want: no_name pool <pool>, at Caddyfile:10`},
+		{"route without pool", edge(known + "\t\tlisten :443 {\n\t\t\troute example.com home\n\t\t}"), `parsing caddyfile tokens for 'edge': want: route <name>... pool <pool>, or gateway <gateway>, at Caddyfile:10`},
+		{"no_name with a name", edge(known + "\t\tlisten :443 {\n\t\t\tno_name example.com pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': no_name takes no names, at Caddyfile:10`},
 		{"bad name", edge(known + "\t\tlisten :443 {\n\t\t\troute exa_mple..com pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': listen :443: name "exa_mple..com" (Caddyfile:10): a label is empty, at Caddyfile:12`},
 		{"wildcard not leftmost", edge(known + "\t\tlisten :443 {\n\t\t\troute www.*.com pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': listen :443: name "www.*.com" (Caddyfile:10): a wildcard must be the whole first label, as in "*.example.com", at Caddyfile:12`},
 		{"duplicate name", edge(known + "\t\tlisten :443 {\n\t\t\troute example.com pool home\n\t\t\troute a.example.com EXAMPLE.com pool home\n\t\t}"), `parsing caddyfile tokens for 'edge': listen :443: name "EXAMPLE.com" (Caddyfile:11): already given as "example.com" (Caddyfile:10), at Caddyfile:13`},
@@ -92,7 +92,6 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"edge_pool without a pool", "{\n\tlayer4 {\n\t\t:443 {\n\t\t\troute {\n\t\t\t\tedge_pool\n\t\t\t}\n\t\t}\n\t}\n}\n", `parsing caddyfile tokens for 'layer4': edge_pool needs the name of a pool, at Caddyfile:5`},
 		{"edge_pool with two pools", "{\n\tlayer4 {\n\t\t:443 {\n\t\t\troute {\n\t\t\t\tedge_pool a b\n\t\t\t}\n\t\t}\n\t}\n}\n", `parsing caddyfile tokens for 'layer4': edge_pool takes one name and no block, at Caddyfile:5`},
 		{"edge_limit with an unknown option", "{\n\tlayer4 {\n\t\t:443 {\n\t\t\troute {\n\t\t\t\tedge_limit {\n\t\t\t\t\tper_ip 5\n\t\t\t\t}\n\t\t\t}\n\t\t}\n\t}\n}\n", `parsing caddyfile tokens for 'layer4': "per_ip" is not known here: want one of allow, burst, deny, per_source, prefix_v4, prefix_v6, rate, table, total, total_burst, total_rate, at Caddyfile:6`},
-		{"edge_proxy without a pool", "http://a.example.com {\n\tedge_proxy\n}\n", `parsing caddyfile tokens for 'edge_proxy': edge_proxy needs the name of a pool, at Caddyfile:2`},
 		{"edge_proxy with a bad port", "http://a.example.com {\n\tedge_proxy home:http\n}\n", `parsing caddyfile tokens for 'edge_proxy': edge_proxy home:http: want <pool> or <pool>:<port>, at Caddyfile:2`},
 		{"edge_proxy with upstreams", "http://a.example.com {\n\tedge_proxy home {\n\t\tto 192.0.2.1:80\n\t}\n}\n", `parsing caddyfile tokens for 'edge_proxy': edge_proxy has its upstreams from the pool, at Caddyfile:4`},
 		{"dynamic edge_pool without a pool", "http://a.example.com {\n\treverse_proxy {\n\t\tdynamic edge_pool\n\t}\n}\n", `parsing caddyfile tokens for 'reverse_proxy': edge_pool needs the name of a pool, at Caddyfile:3`},
@@ -134,7 +133,7 @@ func TestLoadErrors(t *testing.T) {
 		{"pool is null", `{"apps":{"edge":{"pools":{"home":null}}}}`, `pool home: it is empty`},
 		{"listener is null", `{"apps":{"edge":{"listeners":[null]}}}`, `a listener is empty`},
 		{"unknown pool", listener(`{"listen":[":443"],"routes":[{"names":["example.com"],"pool":"away"}]}`), `listen :443: route example.com: pool away is not defined`},
-		{"no route", listener(`{"listen":[":443"]}`), `listen :443: it has no route`},
+		{"no route", listener(`{"listen":[":443"],"unmanaged":true}`), `listen :443: it has no route`},
 		{"no address", listener(`{"routes":[{"pool":"home"}]}`), `listen : no address to listen on`},
 		{"undefined placeholder in listen", listener(`{"listen":["{env.EDGE_NOT_SET}:443"],"routes":[{"pool":"home"}]}`), `listen {env.EDGE_NOT_SET}:443: evaluated placeholder {env.EDGE_NOT_SET} is empty`},
 		{"hello too large", listener(`{"listen":[":443"],"routes":[{"names":["*"],"pool":"home"}],"hello_max_bytes":2000000}`), `listen :443: hello bytes is 2000000: want 1 to 1048576`},

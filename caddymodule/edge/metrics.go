@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/edgeward/edgeward/relay"
+	"github.com/edgeward/edgeward/relay/api"
 	"github.com/edgeward/edgeward/relay/health"
 	"github.com/edgeward/edgeward/relay/monitor"
 	"github.com/edgeward/edgeward/relay/pool"
@@ -78,6 +79,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		mRouteOpen, mRouteServed, mRouteBytes, mGatewayState, mGatewayOpen, mGatewayServed, mGatewayBytes, mGatewayFaults,
 		mCheckSuccess, mCheckDuration, mCertExpiry, mPoolRole, mPoolServing, mPoolOpen, mPoolOutages, mPoolTakeover,
 		mSnapshotVersion, mSnapshotTime, mEvidenceLost, mChecksDelayed,
+		mAgentConnected, mAgentLast, mAgentBeats, mAgentLost, mAgentCurrent, mAgentFaults, mEvents, mRoutesParked, mRoutesOut,
 	} {
 		ch <- d
 	}
@@ -104,6 +106,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	stats := r.Monitor.Stats()
 	m.count(mEvidenceLost, stats.Lost)
 	m.count(mChecksDelayed, stats.Delayed)
+	if f := c.broker.fleet(); f != nil {
+		m.fleet(f)
+	}
 }
 
 // sink writes metrics.
@@ -172,7 +177,7 @@ func (m sink) gateway(g monitor.GatewayView) {
 	m.gauge(mGatewayOpen, float64(g.Live.Open.Load()), g.Name)
 	m.count(mGatewayServed, g.Live.Served.Load(), g.Name)
 	m.bytes(mGatewayBytes, &g.Live.Traffic, g.Name)
-	for name, n := range faults(g.Live) {
+	for name, n := range api.Faults(g.Live) {
 		m.count(mGatewayFaults, n, g.Name, name)
 	}
 	if g.Check == nil {

@@ -24,19 +24,23 @@ func init() {
 // parseProxy reads the edge_proxy directive: a reverse_proxy to the gateways of a
 // pool, with the pool's outage page. Syntax:
 //
-//	edge_proxy [<matcher>] <pool>[:<port>] {
+//	edge_proxy [<matcher>] [<pool>[:<port>]] {
 //		... what reverse_proxy takes, without upstreams
 //	}
+//
+// Without a pool it goes by the request's host, and the routes of kind http that
+// are made through the admin API.
 //
 // It stands for edge_outage and a reverse_proxy with dynamic edge_pool, which may
 // be written out where more is to be changed.
 func parseProxy(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	h.Next() // the directive itself, where a segment begins
 	segment := h.NextSegment()
-	if len(segment) < 2 || segment[1].Text == "{" {
-		return nil, h.Err("edge_proxy needs the name of a pool")
+	source := Upstreams{}
+	named := len(segment) > 1 && segment[1].Text != "{"
+	if named {
+		source.Pool = segment[1].Text
 	}
-	source := Upstreams{Pool: segment[1].Text}
 	if name, port, found := strings.Cut(source.Pool, ":"); found {
 		n, err := strconv.Atoi(port)
 		if err != nil || n < 1 || n > 65535 {
@@ -45,7 +49,12 @@ func parseProxy(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		source.Pool, source.Port = name, n
 	}
 	proxy := new(reverseproxy.Handler)
-	rest := append([]caddyfile.Token{segment[0]}, segment[2:]...)
+	rest := []caddyfile.Token{segment[0]}
+	if named {
+		rest = append(rest, segment[2:]...)
+	} else {
+		rest = append(rest, segment[1:]...)
+	}
 	if err := proxy.UnmarshalCaddyfile(caddyfile.NewDispenser(rest)); err != nil {
 		return nil, err
 	}
@@ -70,9 +79,15 @@ func parseProxy(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	}}}}, nil
 }
 
+// usualMembers is how many members are tried where the pool is not known yet.
+const usualMembers = 3
+
 // members is how many gateways a pool of the edge global option has: each may be
 // tried once.
 func members(h httpcaddyfile.Helper, pool string) int {
+	if pool == "" {
+		return usualMembers
+	}
 	if before, ok := h.Option("edge").(httpcaddyfile.App); ok {
 		if app, err := options.Decode[App](before); err == nil && app.Pools[pool] != nil {
 			return len(app.Pools[pool].Members)

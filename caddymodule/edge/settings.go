@@ -14,6 +14,12 @@ type Gateway struct {
 	ProxyProtocol string `json:"proxy_protocol,omitempty"`
 	// The active check. Default: a TCP connect every 2 seconds.
 	Check *Check `json:"check,omitempty"`
+	// What the gateway's agent proves itself with, at least 16 characters, as
+	// {env.NUC_TOKEN} or {file./etc/edgeward/nuc}. Default: none here; an agent
+	// then enrols with a pairing code.
+	Token string `json:"token,omitempty"`
+	// Where the gateway's agent takes routes by HTTP host. Default: 8080.
+	HTTPPort int `json:"http_port,omitempty"`
 }
 
 // Check is how the relay finds out whether a gateway works, besides what it sees
@@ -131,6 +137,9 @@ type Listener struct {
 	// Where visitors go. A single route without names takes all that come,
 	// whatever they speak; UDP needs such a one.
 	Routes []Route `json:"routes"`
+	// Leave out the routes by server name that are made through the admin API.
+	// Default: a TCP listener takes them, unless it has a route without names.
+	Unmanaged bool `json:"unmanaged,omitempty"`
 	// What to do with a visitor whose name no route has: "close", or "alert",
 	// which sends the TLS alert unrecognized_name first. Default: "close".
 	Unknown string `json:"unknown,omitempty"`
@@ -158,10 +167,30 @@ type Route struct {
 	Names []string `json:"names,omitempty"`
 	// Take visitors without a server name.
 	NoName bool `json:"no_name,omitempty"`
-	// The pool.
-	Pool string `json:"pool"`
+	// The pool, or else the gateway.
+	Pool string `json:"pool,omitempty"`
+	// The gateway, or else the pool. While it is down, the other members of the
+	// pools it is in take over, without being asked.
+	Gateway string `json:"gateway,omitempty"`
+	// The server in the home's network, host:port, that the gateway's agent
+	// forwards to. A loopback address means the gateway itself; where another
+	// gateway serves the route, it reaches it at its LAN address. Default: the
+	// gateway's own server at its dial address answers.
+	To string `json:"to,omitempty"`
+	// The PROXY protocol header that the agent sends to it: "v1" or "v2".
+	// Default: none.
+	ToProxyProtocol string `json:"to_proxy_protocol,omitempty"`
 
 	where string // for messages
+}
+
+// Ports is how routes by TCP or UDP port that are made through the admin API are
+// listened for.
+type Ports struct {
+	// The address to listen on. Default: all.
+	Host string `json:"host,omitempty"`
+	// Who may connect how often, for each port. Default: no limits.
+	Limit *Limit `json:"limit,omitempty"`
 }
 
 // Limit bounds connections, before anything is read from them. Zero is no limit.

@@ -18,8 +18,9 @@ import (
 
 	"github.com/edgeward/edgeward/caddymodule/options"
 	"github.com/edgeward/edgeward/relay/attempt"
+	"github.com/edgeward/edgeward/relay/catalog"
+	"github.com/edgeward/edgeward/relay/fleet"
 	"github.com/edgeward/edgeward/relay/health"
-	"github.com/edgeward/edgeward/relay/pool"
 	"github.com/edgeward/edgeward/relay/session"
 )
 
@@ -36,8 +37,10 @@ func init() {
 // Use it inside edge_proxy, or behind edge_outage, so that an outage is answered
 // with the pool's page.
 type Upstreams struct {
-	// The pool, as the edge app defines it.
-	Pool string `json:"pool"`
+	// The pool, as the edge app defines it. Default: the one that the request's
+	// host leads to, by the routes of kind http that are made through the admin
+	// API; the gateway's http_port is dialled then.
+	Pool string `json:"pool,omitempty"`
 	// The port to dial in place of the gateway's own. Default: the gateway's.
 	Port int `json:"port,omitempty"`
 
@@ -63,7 +66,7 @@ func poolBroker(ctx caddy.Context, name string) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if app.Pools[name] == nil {
+	if name != "" && app.Pools[name] == nil {
 		return nil, fmt.Errorf("pool %q is not defined in the edge app", name)
 	}
 	return app.broker, nil
@@ -71,9 +74,11 @@ func poolBroker(ctx caddy.Context, name string) (*broker, error) {
 
 // visit is one request's way through a pool.
 type visit struct {
-	seat  session.Seat
-	tried uint64
-	now   *session.Gateway // who has the request
+	seat   session.Seat
+	tried  uint64
+	now    *session.Gateway // who has the request
+	route  *fleet.HTTPRoute // nil for a pool that is named
+	outage *catalog.Outage  // the route's page
 }
 
 func visitVar(pool string) string { return "edge.visit." + pool }
@@ -81,19 +86,47 @@ func visitVar(pool string) string { return "edge.visit." + pool }
 // errOutage says that no member is left.
 var errOutage = errors.New("no member of the pool is alive")
 
-// GetUpstreams returns the one gateway that is to serve the request.
-func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, error) {
-	v, ok := caddyhttp.GetVar(r.Context(), visitVar(u.Pool)).(*visit)
-	if !ok {
-		live := livePool(u.broker, u.Pool)
-		if live == nil {
+// errUnknownHost says that no route has the request's host.
+var errUnknownHost = errors.New("no route has this host")
+
+// visitOf returns the request's way, which begins when it is first asked for.
+func visitOf(b *broker, pool string, r *http.Request) (*visit, error) {
+	if v, ok := caddyhttp.GetVar(r.Context(), visitVar(pool)).(*visit); ok {
+		return v, nil
+	}
+	v, route := &visit{}, &session.Route{}
+	if pool == "" {
+		f := b.fleet()
+		if f == nil {
 			return nil, errOutage
 		}
-		v = &visit{seat: live.Seat(clientAddr(r), session.Now())}
-		caddyhttp.SetVar(r.Context(), visitVar(u.Pool), v)
+		found, ok := f.HTTP(r.Host)
+		if !ok {
+			return nil, errUnknownHost
+		}
+		v.route, v.outage, pool = found, found.Outage, found.Pool
+		route.Name, route.RouteStats, route.Behind = found.Name, found.Stats, true
 	}
+	if route.Pool = livePool(b, pool); route.Pool == nil {
+		return v, errOutage
+	}
+	if route.RouteStats == nil {
+		v.seat = route.Pool.Seat(clientAddr(r), session.Now())
+	} else {
+		v.seat = route.Seat(clientAddr(r), session.Now())
+	}
+	return v, nil
+}
+
+// GetUpstreams returns the one gateway that is to serve the request.
+func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, error) {
+	v, err := visitOf(u.broker, u.Pool, r)
+	if err != nil {
+		return nil, err
+	}
+	caddyhttp.SetVar(r.Context(), visitVar(u.Pool), v)
 	if v.now != nil { // asked again: the one before could not be reached
-		v.now.Blame(attempt.Unreachable, 0)
+		v.blame()
 		v.leave()
 	}
 	i, ok := v.seat.Pick(v.tried, true)
@@ -103,7 +136,17 @@ func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, err
 	v.tried |= 1 << uint(i)
 	v.now = v.seat.Gateway(i)
 	v.now.Open.Add(1)
-	return []*reverseproxy.Upstream{{Dial: u.dial(v.now.Address())}}, nil
+	return []*reverseproxy.Upstream{{Dial: u.dial(v)}}, nil
+}
+
+// blame notes that the gateway that has the request could not be reached. A route
+// has a port of its own there, which says little about the gateway.
+func (v *visit) blame() {
+	if v.route != nil {
+		v.now.Faults[attempt.Unreachable].Add(1)
+		return
+	}
+	v.now.Blame(attempt.Unreachable, 0)
 }
 
 // leave takes the request off the gateway that had it.
@@ -114,12 +157,17 @@ func (v *visit) leave() {
 	}
 }
 
-func (u *Upstreams) dial(a *session.Address) string {
+// dial is the address of the gateway that has the request.
+func (u *Upstreams) dial(v *visit) string {
+	a, port := v.now.Address(), u.Port
+	if v.route != nil && port == 0 {
+		port = u.broker.fleet().HTTPPort(v.now.Name)
+	}
 	switch {
 	case a.Path != "":
 		return "unix/" + a.Path
-	case u.Port != 0:
-		return net.JoinHostPort(a.Addr.Addr().String(), strconv.Itoa(u.Port))
+	case port != 0:
+		return net.JoinHostPort(a.Addr.Addr().String(), strconv.Itoa(port))
 	}
 	return a.Addr.String()
 }
@@ -163,8 +211,9 @@ func clientAddr(r *http.Request) netip.Addr {
 //
 // What an application answers, errors included, passes untouched.
 type OutageHandler struct {
-	// The pool, as the edge app defines it.
-	Pool string `json:"pool"`
+	// The pool, as the edge app defines it. Default: the one that the request's
+	// host leads to; a host that no route has is answered with 404.
+	Pool string `json:"pool,omitempty"`
 
 	broker *broker
 	outage Outage
@@ -184,35 +233,40 @@ func (h *OutageHandler) Provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if page := app.Pools[h.Pool].Outage; page != nil {
-		h.outage = *page
+	if pool := app.Pools[h.Pool]; pool != nil && pool.Outage != nil {
+		h.outage = *pool.Outage
 	}
 	return nil
 }
 
 // ServeHTTP passes the request on while a member may serve it.
 func (h *OutageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	live := livePool(h.broker, h.Pool)
-	if live == nil || !hope(live) {
-		return h.answer(w, live)
+	v, err := visitOf(h.broker, h.Pool, r)
+	if errors.Is(err, errUnknownHost) {
+		return caddyhttp.Error(http.StatusNotFound, err)
 	}
-	err := next.ServeHTTP(w, r)
-	v, _ := caddyhttp.GetVar(r.Context(), visitVar(h.Pool)).(*visit)
-	if v == nil {
-		return err
+	if err != nil || !v.hope() {
+		return h.answer(w, v)
 	}
+	caddyhttp.SetVar(r.Context(), visitVar(h.Pool), v)
+	if v.route != nil {
+		v.route.Stats.Served.Add(1)
+		v.route.Stats.Open.Add(1)
+		defer v.route.Stats.Open.Add(-1)
+	}
+	err = next.ServeHTTP(w, r)
 	defer v.leave()
-	return h.judge(w, live, v, err)
+	return h.judge(w, v, err)
 }
 
 // hope tells whether a member is not known to be down.
-func hope(p *session.Pool) bool {
-	view := &p.Choice().View
-	return view.Tier() <= pool.TierUnknown
+func (v *visit) hope() bool {
+	_, ok := v.seat.Pick(0, true)
+	return ok
 }
 
 // judge learns from how the request went, and answers when no member did.
-func (h *OutageHandler) judge(w http.ResponseWriter, live *session.Pool, v *visit, err error) error {
+func (h *OutageHandler) judge(w http.ResponseWriter, v *visit, err error) error {
 	var failed reverseproxy.DialError
 	switch {
 	case err == nil:
@@ -222,20 +276,28 @@ func (h *OutageHandler) judge(w http.ResponseWriter, live *session.Pool, v *visi
 		return nil
 	case errors.As(err, &failed):
 		if v.now != nil {
-			v.now.Blame(attempt.Unreachable, 0)
+			v.blame()
 		}
-		return h.answer(w, live)
+		return h.answer(w, v)
 	case errors.Is(err, errOutage) || strings.Contains(err.Error(), "no upstreams available"):
-		return h.answer(w, live)
+		return h.answer(w, v)
 	}
 	return err
 }
 
-func (h *OutageHandler) answer(w http.ResponseWriter, live *session.Pool) error {
-	if live != nil {
-		live.Outages.Add(1)
-	}
+func (h *OutageHandler) answer(w http.ResponseWriter, v *visit) error {
 	o := h.outage
+	if v != nil {
+		if live := v.seat.Pool; live != nil {
+			live.Outages.Add(1)
+		}
+		if v.outage != nil {
+			o = Outage{
+				Status: v.outage.Status, Body: v.outage.Body, ContentType: v.outage.ContentType,
+				RetryAfter: caddy.Duration(v.outage.RetryAfter),
+			}
+		}
+	}
 	body := cmp.Or(o.Body, "The service is not reachable right now. Please try again shortly.\n")
 	kind := "text/plain; charset=utf-8"
 	if strings.HasPrefix(strings.TrimSpace(body), "<") {
