@@ -18,14 +18,17 @@ type act struct {
 }
 
 var acts = []act{
-	{"all is well", 3 * time.Second, func(*stage) {}, "nuc"},
-	{"nuc is killed", 5 * time.Second, func(s *stage) { s.kill(s.nuc) }, "nas"},
-	{"nuc is back: it waits for its cooldown, then serves again", 8 * time.Second, func(s *stage) { s.revive(s.nuc) }, "nuc"},
-	{"nuc hangs: it accepts and says nothing", 6 * time.Second, func(s *stage) { s.hang(s.nuc) }, "nas"},
-	{"both are killed: an outage, and no pretence", 4 * time.Second, func(s *stage) { s.kill(s.nuc); s.kill(s.nas) }, ""},
-	{"nas is back: it serves at once, for nobody else is alive", 5 * time.Second, func(s *stage) { s.revive(s.nas) }, "nas"},
-	{"the relay itself is killed: the watchdog moves the records", 9 * time.Second, (*stage).killRelay, edge},
-	{"the relay is back: so are the records, once it has been well for 2s", 10 * time.Second, (*stage).reviveRelay, "nas"},
+	{"all is well", 2 * time.Second, func(*stage) {}, "nuc"},
+	{"nuc is killed", 4 * time.Second, func(s *stage) { s.kill(s.nuc) }, "nas"},
+	{"nuc is back: it waits for its cooldown, then serves again", 6 * time.Second, func(s *stage) { s.revive(s.nuc) }, "nuc"},
+	{"nuc hangs: it accepts and says nothing", 5 * time.Second, func(s *stage) { s.hang(s.nuc) }, "nas"},
+	{"both are killed: an outage, and no pretence", 3 * time.Second, func(s *stage) { s.kill(s.nuc); s.kill(s.nas) }, ""},
+	{"nas is back: it serves at once, for nobody else is alive", 4 * time.Second, func(s *stage) { s.revive(s.nas) }, "nas"},
+	{"cabin joins: one pairing code, and no config file is touched", 4 * time.Second, (*stage).join, "cabin"},
+	{"cabin is killed: nas takes its route", 3 * time.Second, (*stage).killCabin, "nas"},
+	{"cabin is back, and knows what it had to do", 6 * time.Second, (*stage).reviveCabin, "cabin"},
+	{"the relay itself is killed: the watchdog moves the records", 8 * time.Second, (*stage).killRelay, edge},
+	{"the relay is back: so are the records, once it has been well for 2s", 9 * time.Second, (*stage).reviveRelay, "cabin"},
 }
 
 // playedAct is an act and when it was.
@@ -38,7 +41,10 @@ type playedAct struct {
 // stage is everything that the acts act upon.
 type stage struct {
 	ctx      context.Context // of the whole demo
+	ca       *authority
+	failback time.Duration
 	nuc, nas *gateway
+	cabin    *cabin
 	relay    *relay
 	cloud    *cloud
 	watchdog *watchdog
@@ -54,7 +60,7 @@ func setStage(ctx context.Context, c config) (s *stage, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate authority: %w", err)
 	}
-	s = &stage{ctx: ctx, view: newView(c.out, c.tty)}
+	s = &stage{ctx: ctx, ca: ca, failback: c.failback, view: newView(c.out, c.tty)}
 	defer func() {
 		if err != nil {
 			s.clear()
@@ -99,6 +105,9 @@ func (s *stage) clear() {
 	}
 	if s.cloud != nil {
 		s.cloud.Close()
+	}
+	if s.cabin != nil {
+		s.cabin.clear()
 	}
 	for _, g := range []*gateway{s.nuc, s.nas} {
 		if g != nil {

@@ -26,7 +26,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("the verdict is %q", last)
 	}
 	for _, want := range []string{
-		"gateway nuc is down", "nobody serves the pool", "the pool is served by nuc",
+		"gateway nuc is down", "gateway pair http://", "the pool is served by cabin", "nobody serves the pool", "the pool is served by nuc",
 		"s detect ", "s decide ", "s write ", "s verified ", "s visible   DNS leads visitors to Cloudflare", "s recovered DNS leads visitors to the relay",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -1,7 +1,8 @@
 // Command demo shows, in less than a minute and on loopback only, what Edgeward
 // does when gateways die, and when the relay itself does: it starts the relay, two
 // gateways, the watchdog and a fake Cloudflare, lets visitors come all the time, and
-// plays acts. Every visitor asks DNS, makes a full TLS handshake, verifies the
+// plays acts. In one of them a third gateway joins, whose agent enrols with a pairing
+// code. Every visitor asks DNS, makes a full TLS handshake, verifies the
 // certificate and fetches a page.
 //
 //	go run ./e2e/demo -bin bin
@@ -29,7 +30,7 @@ func main() {
 	bin := flag.String("bin", cmp.Or(os.Getenv("EDGE_BIN_DIR"), "bin"), "the folder with edge-relay and edge-watchdog")
 	flag.Float64Var(&c.rate, "rate", 40, "visitors a second")
 	flag.Float64Var(&c.pace, "pace", 1, "how long acts last, as a share of their usual time")
-	flag.DurationVar(&c.failback, "failback", 5*time.Second, "how long a gateway that came back waits before it serves again")
+	flag.DurationVar(&c.failback, "failback", 3*time.Second, "how long a gateway that came back waits before it serves again")
 	flag.Parse()
 	c.relay, c.watchdog = filepath.Join(*bin, "edge-relay"), filepath.Join(*bin, "edge-watchdog")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -30,12 +30,16 @@ const caddyfile = `{
 		}
 	}
 }
+http://%s {
+	edge_heartbeat
+}
 `
 
 // relay is the edge-relay process.
 type relay struct {
 	*process
 	listen string
+	agents string // where the agents of gateways come
 }
 
 func startRelay(bin, nuc, nas string, failback time.Duration) (*relay, error) {
@@ -48,7 +52,11 @@ func startRelay(bin, nuc, nas string, failback time.Duration) (*relay, error) {
 		p.stop()
 		return nil, err
 	}
-	return r, p.start(fmt.Sprintf(caddyfile, p.admin, nuc, nas, failback, r.listen))
+	if r.agents, err = freeAddr(); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return r, p.start(fmt.Sprintf(caddyfile, p.admin, nuc, nas, failback, r.listen, r.agents))
 }
 
 // snapshot is what the demo reads of the relay's picture of the world.
@@ -155,10 +163,20 @@ func (s *snapshot) tell(last map[string]string, tell func(string, mood)) {
 	}
 }
 
-// serving names the gateways that serve the pool.
+// serving names the gateways that serve the visitors: those of the pool that was
+// made last.
 func (s *snapshot) serving() string {
 	var by []string
+	pool := "home"
 	for _, p := range s.Pools {
+		if p.Name == "cabin" {
+			pool = p.Name
+		}
+	}
+	for _, p := range s.Pools {
+		if p.Name != pool {
+			continue
+		}
 		for _, m := range p.Members {
 			if m.Role == "serving" {
 				by = append(by, m.Gateway)

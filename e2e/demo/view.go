@@ -116,8 +116,8 @@ func (v *view) update() {
 }
 
 func summary(vs visits) string {
-	return fmt.Sprintf("%3d visits  nuc %3d  nas %3d  edge %3d  lost %3d  p50 %6s  p99 %6s",
-		len(vs), vs.by("nuc"), vs.by("nas"), vs.by(edge), vs.failed(), round(vs.latency(.5)), round(vs.latency(.99)))
+	return fmt.Sprintf("%3d:  nuc %3d nas %3d cabin %3d edge %3d lost %3d  p50 %6s  p99 %6s",
+		len(vs), vs.by("nuc"), vs.by("nas"), vs.by("cabin"), vs.by(edge), vs.failed(), round(vs.latency(.5)), round(vs.latency(.99)))
 }
 
 // act announces one.
