@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -301,15 +302,17 @@ func (r *relay) caddyfile(inside string) string {
 	return global("\t\troots " + r.roots + "\n" + inside)
 }
 
-// freePort returns a loopback address nobody listens on just now.
+// host is a loopback address that is this process's own, so that tests that run beside
+// each other do not take each other's ports.
+var host = fmt.Sprintf("127.%d.%d.2", 1+os.Getpid()>>8%250, os.Getpid()&255)
+
+var lastPort atomic.Int32
+
+// freePort returns an address of host that nobody has had before.
 func freePort(t testing.TB) (address string, port int) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String(), ln.Addr().(*net.TCPAddr).Port
+	port = 20000 + int(lastPort.Add(1))
+	return net.JoinHostPort(host, strconv.Itoa(port)), port
 }
 
 // echoServer says its name and then what it hears.

@@ -30,7 +30,7 @@ func TestPairServeReloadRotateUnpair(t *testing.T) {
 	r := newRelay(t)
 	listen, _ := freePort(t)
 	at, port := freePort(t)
-	start(t, r.caddyfile("\t\tlisten "+listen))
+	start(t, r.caddyfile("\t\tlisten "+listen+"\n\t\tinterval 1s"))
 	if s := statusOf(t); s.State != "unpaired" || s.Listen != listen {
 		t.Fatalf("status %+v", s)
 	}
@@ -44,16 +44,18 @@ func TestPairServeReloadRotateUnpair(t *testing.T) {
 	defer conn.Close()
 
 	// The same control channel goes on.
-	if err := load(r.caddyfile("\t\tlisten " + listen + "\n\t\tdrain 1s")); err != nil {
-		t.Fatal(err)
-	}
 	beats, _ := r.heard()
 	boot := beats[0].Boot
-	if now, _ := r.heard(); now[len(now)-1].Boot != boot || now[len(now)-1].Stopping {
+	if err := load(r.caddyfile("\t\tlisten " + listen + "\n\t\tinterval 1s\n\t\tdrain 1s")); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := r.heard()
+	eventually(t, "another heartbeat", func() bool { b, _ := r.heard(); return len(b) > len(before)+1 })
+	if now, _ := r.heard(); now[len(now)-1].Boot != boot {
 		t.Error("a reload that changes nothing starts another agent")
 	}
 	// Another interval needs another one, with the same plane.
-	if err := load(r.caddyfile("\t\tlisten " + listen + "\n\t\tinterval 1s")); err != nil {
+	if err := load(r.caddyfile("\t\tlisten " + listen + "\n\t\tinterval 1500ms")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the next agent reports itself", func() bool { b, _ := r.heard(); return b[len(b)-1].Boot != boot })
@@ -73,7 +75,7 @@ func TestPairServeReloadRotateUnpair(t *testing.T) {
 	if status, answer := ask(t, "POST", "/gateway/rotate", ""); status != 200 {
 		t.Fatal(status, answer)
 	}
-	before, _ := r.heard()
+	before, _ = r.heard()
 	eventually(t, "a heartbeat with the next token", func() bool { b, _ := r.heard(); return len(b) > len(before)+1 })
 	if s := statusOf(t); s.State != "connected" {
 		t.Errorf("after rotating: %+v", s)

@@ -28,7 +28,7 @@ var acts = []act{
 	{"cabin is killed: nas takes its route", 3 * time.Second, (*stage).killCabin, "nas"},
 	{"cabin is back, and knows what it had to do", 6 * time.Second, (*stage).reviveCabin, "cabin"},
 	{"the relay itself is killed: the watchdog moves the records", 8 * time.Second, (*stage).killRelay, edge},
-	{"the relay is back: so are the records, once it has been well for 2s", 9 * time.Second, (*stage).reviveRelay, "cabin"},
+	{"the relay is back: so are the records, once it has been well for 2s", 10 * time.Second, (*stage).reviveRelay, "cabin"},
 }
 
 // playedAct is an act and when it was.

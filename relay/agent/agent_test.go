@@ -117,6 +117,15 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%d connections are still open", r.relay.now().open)
 		}
 	})
+	bubble(t, "connections that say nothing do not pile up", func(t *testing.T) {
+		r := newRig(t)
+		r.relay.dead = true
+		r.run()
+		settle(15 * time.Second)
+		if now := r.relay.now(); now.dials < 25 || now.open > 8 {
+			t.Errorf("%d connections were made, %d are open", now.dials, now.open)
+		}
+	})
 	bubble(t, "connections die in mid-life", func(t *testing.T) {
 		r := newRig(t)
 		r.run()

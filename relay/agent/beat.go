@@ -12,10 +12,9 @@ import (
 
 // How a heartbeat is tried again: soon, beside the tries before it, since on a slow
 // line the first may still be answered; after a while without any answer no more often
-// than usual.
+// than usual. Each try has a line of its own, of which the client keeps a few.
 const (
 	beatTimeout = 5 * time.Second
-	maxTries    = 6 // at once: the first has three seconds
 	urgentFor   = 30 * time.Second
 	goodbyeTime = 2 * time.Second
 )
@@ -102,24 +101,13 @@ type tries struct {
 	results chan beatResult
 	over    <-chan struct{} // nobody takes results any more
 	open    int
-	cancels []context.CancelCauseFunc // of the latest, the oldest first
 	wg      sync.WaitGroup
 }
 
-var errSilent = errors.New("no answer in time")
-
-// start sends one more. It takes the place of the oldest if there are too many.
 func (t *tries) start(ctx context.Context) {
-	ctx, giveUp := context.WithCancelCause(ctx)
-	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
-	t.cancels = append(t.cancels, giveUp)
-	if len(t.cancels) > maxTries {
-		t.cancels[0](errSilent)
-		t.cancels = t.cancels[1:]
-	}
 	t.open++
 	t.wg.Go(func() {
-		defer giveUp(nil)
+		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 		defer cancel()
 		hb := t.agent.heartbeat(ctx)
 		answer, err := t.agent.c.Client.Heartbeat(ctx, hb)

@@ -128,7 +128,7 @@ func TestVisitorsAddressReachesTheTarget(t *testing.T) {
 // TestOneEntryTakesNoOtherWithIt is a table with all that can be wrong.
 func TestOneEntryTakesNoOtherWithIt(t *testing.T) {
 	a := serveConns(t, echoTLS(t, "a"))
-	taken := serveConns(t, echo("taken"))
+	taken := serveConnsAt(t, free(t), echo("taken"))
 	at := free(t)
 	bad := func(name string, change func(*link.Entry)) link.Entry {
 		e := link.Entry{Route: name, Kind: "tls", Hosts: []string{name + ".example.com"}, Target: a.addr}
@@ -186,7 +186,7 @@ func TestTakenPortsAreTriedAgain(t *testing.T) {
 	secure := serveConns(t, echoTLS(t, "secure"))
 	var holders []*server
 	for range 3 {
-		holders = append(holders, serveConns(t, echo("other")))
+		holders = append(holders, serveConnsAt(t, free(t), echo("other")))
 	}
 	free := free(t)
 	p := newPlane(t, agent.Settings{Listen: holders[0].addr, HTTP: holders[1].addr},

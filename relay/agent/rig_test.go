@@ -15,10 +15,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,15 +29,16 @@ import (
 	"github.com/edgeward/edgeward/relay/proxyproto"
 )
 
-// free is an address that nobody listens on just now.
+// host is a loopback address that is this process's own, so that tests that run beside
+// each other do not take each other's ports.
+var host = fmt.Sprintf("127.%d.%d.1", 1+os.Getpid()>>8%250, os.Getpid()&255)
+
+var nextPort atomic.Int32
+
+// free is an address of host that nobody has had before.
 func free(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return net.JoinHostPort(host, strconv.Itoa(20000+int(nextPort.Add(1))))
 }
 
 func portOf(t testing.TB, address string) int {

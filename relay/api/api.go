@@ -129,7 +129,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Cache-Control", "no-store")
 	head.Set("X-Content-Type-Options", "nosniff")
-	if false {
+	if a.cross.Check(r) != nil {
 		problem(http.StatusForbidden, crossSite, "a page of another site may not change anything here").write(out)
 		return
 	}

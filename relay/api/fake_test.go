@@ -38,6 +38,7 @@ type fakeFleet struct {
 	fail     error // what every edit and read of tokens says
 	before   func()
 	serving  []fleet.RouteStatus // instead of those of the catalog
+	old      int                 // how many events are in the journal only
 	stopped  chan struct{}
 }
 
@@ -186,8 +187,8 @@ func (f *fakeFleet) WaitEvents(ctx context.Context, after uint64) ([]event.Event
 		f.mu.Lock()
 		news, list := f.news, f.events
 		f.mu.Unlock()
-		if uint64(len(list)) > after {
-			return slices.Clone(list[after:]), nil
+		if at := max(after, uint64(f.old)); uint64(len(list)) > at {
+			return slices.Clone(list[at:]), nil
 		}
 		select {
 		case <-news:

@@ -107,6 +107,34 @@ func TestWatchGoesOn(t *testing.T) {
 	r.refused(400, "parameter_invalid", "Last-Event-ID", "GET", "/edge/events?watch", "", "Last-Event-ID: x")
 }
 
+// TestWatchReadsTheJournal: what is too old to be at hand is not missed.
+func TestWatchReadsTheJournal(t *testing.T) {
+	r := newRig(t).furnish()
+	r.mu.Lock()
+	r.old = len(r.events)
+	r.mu.Unlock()
+	s := r.watch(t, "/edge/events?watch", "Last-Event-ID: 2")
+	for want := 3; want <= 6; want++ {
+		if id, _, _ := s.next(); id != fmt.Sprint(want) {
+			t.Errorf("event %s, want %d", id, want)
+		}
+	}
+	// A reader that falls behind while it reads: two happen, one is at hand.
+	r.before = func() {
+		r.before = nil
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.old++
+	}
+	r.want(200, "PATCH", "/edge/pools/main", `{"failback":"61s"}`)
+	r.want(200, "PATCH", "/edge/pools/main", `{"failback":"62s"}`)
+	for want := 7; want <= 8; want++ {
+		if id, _, _ := s.next(); id != fmt.Sprint(want) {
+			t.Errorf("event %s, want %d", id, want)
+		}
+	}
+}
+
 func TestWatchFilters(t *testing.T) {
 	r := newRig(t).furnish()
 	s := r.watch(t, "/edge/events?watch&gateway=nas")

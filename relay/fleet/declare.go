@@ -88,7 +88,11 @@ func (f *Fleet) Stop(d *Declared) {
 	f.mu.Unlock()
 	f.o.Relay.Stop(gone.config)
 	if i == len(f.declared) && i > 0 {
-		if err := f.enforce(f.made()); err != nil {
+		merged, err := catalog.Merge(f.declared[i-1].Catalog, f.made())
+		if err == nil {
+			err = f.enforce(merged)
+		}
+		if err != nil {
 			f.log.Error("going back to the config before", "error", err)
 		}
 	}
@@ -101,13 +105,9 @@ func (f *Fleet) made() *catalog.Catalog {
 	return f.managed
 }
 
-// enforce gives the relay a config with managed in it. The caller holds editing.
-func (f *Fleet) enforce(managed *catalog.Catalog) error {
+// enforce gives the relay what is configured now. The caller holds editing.
+func (f *Fleet) enforce(merged *catalog.Catalog) error {
 	top := f.declared[len(f.declared)-1]
-	merged, err := catalog.Merge(top.Catalog, managed)
-	if err != nil {
-		return err
-	}
 	config, err := top.Declared.config(merged)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (f *Fleet) enforce(managed *catalog.Catalog) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	top.config, f.managed = config, managed
+	top.config, f.managed = config, made(merged)
 	f.adopt(merged)
 	return nil
 }

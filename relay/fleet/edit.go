@@ -53,7 +53,7 @@ func (f *Fleet) keep(ctx context.Context, after *catalog.Catalog, did []event.Ev
 	if err != nil {
 		return fmt.Errorf("writing the database: %w", err)
 	}
-	if err := f.enforce(is); err != nil {
+	if err := f.enforce(after); err != nil {
 		if _, back := f.o.Store.Commit(context.WithoutCancel(ctx), is, was, nil); back != nil {
 			f.log.Error("taking back a change that the relay refused", "error", back)
 		}

@@ -1,10 +1,13 @@
 package fleet
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/edgeward/edgeward/relay/catalog"
 	"github.com/edgeward/edgeward/relay/names"
+	"github.com/edgeward/edgeward/relay/pool"
 	"github.com/edgeward/edgeward/relay/session"
 )
 
@@ -47,6 +50,22 @@ type hosts struct {
 	ports map[string]int
 }
 
+// pageOf is the outage page of a route: that of its pool, or of the first pool of
+// its pin that has one.
+func (f *Fleet) pageOf(r catalog.Route) *catalog.Outage {
+	if r.Pool != "" {
+		return f.merged.Pools[r.Pool].Outage
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.merged.Pools)) {
+		p := f.merged.Pools[name]
+		in := slices.ContainsFunc(p.Members, func(m pool.Member) bool { return m.Gateway == r.Gateway })
+		if in && !p.Disabled && p.Outage != nil {
+			return p.Outage
+		}
+	}
+	return nil
+}
+
 // planHTTP makes the table anew. The caller holds mu.
 func (f *Fleet) planHTTP() {
 	var entries []names.Entry[*HTTPRoute]
@@ -58,7 +77,7 @@ func (f *Fleet) planHTTP() {
 		if pool, ok := f.merged.Choice(r); ok {
 			route.Pool = pool
 		}
-		route.Outage = f.merged.Pools[r.Pool].Outage
+		route.Outage = f.pageOf(r)
 		for _, host := range r.Hosts {
 			entries = append(entries, names.Entry[*HTTPRoute]{Pattern: host, Value: route, Where: "route " + name})
 		}

@@ -70,6 +70,9 @@ func gatewayNews(was, is *monitor.GatewayView, now *monitor.Snapshot) (list []ev
 	if was.Phase == is.Phase {
 		return nil
 	}
+	if is.Phase == health.Down && !is.Seen {
+		return nil // it has never been there: nobody has lost it
+	}
 	kind := event.GatewayUnknown
 	switch is.Phase {
 	case health.Alive:

@@ -158,7 +158,7 @@ func (s *State) restore(p Policy, now time.Time, saved State) string {
 	if !s.LastEvidence.IsZero() {
 		return "restored state ignored: there is evidence already"
 	}
-	past := State{RecoveredAt: saved.RecoveredAt, Ejects: saved.Ejects, Relapses: min(max(saved.Relapses, 0), 32)}
+	past := State{RecoveredAt: saved.RecoveredAt, Ejects: saved.Ejects, Relapses: min(max(saved.Relapses, 0), 32), Seen: saved.Seen || !saved.RecoveredAt.IsZero() || saved.Phase == Alive}
 	if saved.Phase == Down || saved.WasDown() {
 		past.DownAt, past.DownLevel, past.EjectUntil = saved.DownAt, saved.DownLevel, saved.EjectUntil
 		if past.DownAt.IsZero() {

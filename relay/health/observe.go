@@ -51,7 +51,9 @@ func (s *State) rise(p Policy, now time.Time, e Evidence) string {
 	}
 	reason := fmt.Sprintf("recovered: %d good in a row, last %s", s.Goods, e)
 	s.forgive(Content)
-	s.Goods, s.RecoveredAt = 0, now
+	if s.Goods = 0; s.Seen {
+		s.RecoveredAt = now
+	}
 	s.DownAt, s.DownLevel, s.EjectUntil = time.Time{}, 0, time.Time{}
 	s.enter(Alive, now, reason)
 	return reason

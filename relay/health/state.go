@@ -30,8 +30,11 @@ type State struct {
 	Phase Phase `json:"phase"`
 	// Since is when Phase began.
 	Since time.Time `json:"since,omitzero"`
+	// Seen says that it has been alive. One that never was owes no cooldown: it is
+	// new, and was only looked for before it was there.
+	Seen bool `json:"seen,omitzero"`
 	// RecoveredAt is when it last came back after having been down. Zero until
-	// then: a new gateway owes no cooldown.
+	// then.
 	RecoveredAt time.Time `json:"recovered_at,omitzero"`
 	// DownAt is when it last went down. Zero once it has come back, so a set
 	// DownAt in phase unknown means: last known to be down.
@@ -87,6 +90,7 @@ func (k *Streak) forgive() { k.Points, k.FirstBad, k.LastBad = 0, time.Time{}, t
 // enter begins a phase.
 func (s *State) enter(ph Phase, now time.Time, reason string) {
 	s.Phase, s.Since, s.Reason = ph, now, reason
+	s.Seen = s.Seen || ph == Alive
 }
 
 // clamp pulls times from the future back to now, so that a clock set backwards

@@ -82,7 +82,7 @@ func readEvent(t *testing.T, words []string) health.Event {
 	case "tick":
 		return health.Tick{}
 	case "boot": // boot alive|down: a saved state of the minute before
-		saved := health.State{Since: epoch.Add(-time.Minute)}
+		saved := health.State{Seen: true, Since: epoch.Add(-time.Minute)}
 		unmarshal(t, &saved.Phase, words[1])
 		return health.Restored{Saved: saved}
 	}

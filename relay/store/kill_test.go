@@ -121,7 +121,7 @@ func writeAndKill(t *testing.T, path string, last uint64) uint64 {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	for range rand.IntN(30) {
+	for range rand.IntN(12) {
 		if !lines.Scan() {
 			break
 		}

@@ -97,6 +97,23 @@ func TestCloseLeavesOneFile(t *testing.T) {
 	}
 }
 
+// TestCloseBesideATool: the file is whole also while somebody looks at it.
+func TestCloseBesideATool(t *testing.T) {
+	s, path := fresh(t)
+	commit(t, s, empty(), small())
+	must(t, raw(t, path), "SELECT count(*) FROM route")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "edge.db")
+	if err := os.WriteFile(copied, read(t, path), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d := diff(small(), load(t, open(t, copied, store.Options{}))); d != "" {
+		t.Error("-want +got:\n", d)
+	}
+}
+
 func TestLocked(t *testing.T) {
 	s, path := fresh(t)
 	commit(t, s, empty(), small())
