@@ -8,9 +8,10 @@
 // more is closed to new visitors; connections that are open stay open.
 //
 //	r, err := relay.New(relay.Options{Log: log})
-//	routes, err := r.Start(config)
+//	err = r.Start(config)
 //	...
-//	r.Stop(config, true) // the last one drains
+//	r.Stop(config)
+//	r.Close(10 * time.Second) // drains
 package relay
 
 import (

@@ -53,15 +53,8 @@ func giveBroker() error {
 	return err
 }
 
-// current returns the running relay, or nil. The admin API and the commands ask
-// for it anew each time: an app they had kept could be a dead one.
-func current() *relay.Relay {
-	if m := currentMachine(); m != nil {
-		return m.relay
-	}
-	return nil
-}
-
+// currentMachine returns what runs, or nil. The admin API and the commands ask for
+// it anew each time: an app they had kept could be a dead one.
 func currentMachine() (m *machine) {
 	brokers.Range(func(_, value any) bool {
 		m = value.(*broker).live.Load()

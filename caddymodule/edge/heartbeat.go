@@ -20,7 +20,7 @@ func init() {
 		handler := new(HeartbeatHandler)
 		return handler, handler.UnmarshalCaddyfile(h.Dispenser)
 	})
-	httpcaddyfile.RegisterDirectiveOrder("edge_heartbeat", httpcaddyfile.Before, "reverse_proxy")
+	httpcaddyfile.RegisterDirectiveOrder("edge_heartbeat", httpcaddyfile.Before, "respond")
 }
 
 // HeartbeatHandler is where the agents of gateways report themselves, fetch what

@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		"relay http://relay.example.com":       "relay http://relay.example.com: want https",
 		"relay relay.example.com":              "relay: want a URL like https://",
 		"relay {env.NOT_SET_AT_ALL}":           "relay: ",
-		"token letmein":                        "token: that is no gateway token",
+		"token letmein":                        "token is too short: want at least 16 characters",
 		"token " + link.TokenPrefix + "secret": "relay: want the URL of the relay that the token is for",
 		"roots /nowhere/at/all.pem":            "roots: open /nowhere/at/all.pem",
 		"roots " + none:                        "holds no certificate",

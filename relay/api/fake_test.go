@@ -185,9 +185,9 @@ func (f *fakeFleet) Events(_ context.Context, q store.EventQuery) (list []event.
 func (f *fakeFleet) WaitEvents(ctx context.Context, after uint64) ([]event.Event, error) {
 	for {
 		f.mu.Lock()
-		news, list := f.news, f.events
+		news, list, at := f.news, f.events, max(after, uint64(f.old))
 		f.mu.Unlock()
-		if at := max(after, uint64(f.old)); uint64(len(list)) > at {
+		if uint64(len(list)) > at {
 			return slices.Clone(list[at:]), nil
 		}
 		select {

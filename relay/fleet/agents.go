@@ -46,6 +46,9 @@ func (f *Fleet) Heartbeat(ctx context.Context, gateway string, hb link.Heartbeat
 	a := f.agentOf(gateway)
 	fresh := a.at.IsZero() || a.silent
 	a.count(hb)
+	if hb.Boot == a.last.Boot && hb.Seq < a.last.Seq { // it was overtaken on the way
+		hb = a.last
+	}
 	moved := hb.LAN.IsValid() && hb.LAN != f.lans[gateway]
 	stopping := hb.Stopping != a.last.Stopping
 	a.last, a.at, a.silent, a.blamed = hb, now, false, false

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -180,7 +181,20 @@ func (f *Fleet) Events(ctx context.Context, q store.EventQuery) ([]event.Event, 
 		return f.o.Store.Events(ctx, q)
 	}
 	list, _ := f.news.after(q.After)
+	list = slices.DeleteFunc(list, func(ev event.Event) bool { return !fits(q, ev) })
+	if most := cmp.Or(q.Limit, keptRecent); len(list) > most && q.After == 0 {
+		list = list[len(list)-most:]
+	} else if len(list) > most {
+		list = list[:most]
+	}
 	return list, nil
+}
+
+// fits tells whether an event is one that is asked for.
+func fits(q store.EventQuery, ev event.Event) bool {
+	return (q.Before == 0 || ev.ID < q.Before) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, ev.Kind)) &&
+		(q.Gateway == "" || q.Gateway == ev.Gateway) && (q.Pool == "" || q.Pool == ev.Pool) &&
+		(q.Route == "" || slices.Contains(ev.Routes, q.Route))
 }
 
 // WaitEvents returns the events above an id as soon as there are any, or ctx's

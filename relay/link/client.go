@@ -53,7 +53,8 @@ type Client struct {
 	lines []*line // the last is for new requests
 }
 
-// maxLines bounds the lines that are kept open beside each other.
+// maxLines bounds the lines that are kept open beside each other. With a try every
+// Retry, a request has three seconds before its line is cut for newer ones.
 const maxLines = 6
 
 // NewClient returns a client that has dialled nobody yet.
@@ -229,7 +230,7 @@ func (c *Client) do(ctx context.Context, method, name string, body []byte, answe
 		if context.Cause(ctx) != context.Canceled {
 			c.renew(l)
 		}
-		return 0, fmt.Errorf("asking the relay to %s: %w", name, silence(ctx, err))
+		return 0, fmt.Errorf("asking the relay to %s: %w", name, silence(ctx, l, err))
 	}
 	defer resp.Body.Close()
 	c.answered(l)
@@ -242,9 +243,9 @@ func (c *Client) do(ctx context.Context, method, name string, body []byte, answe
 	return resp.StatusCode, nil
 }
 
-// silence says what a passed deadline means here.
-func silence(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+// silence says what a passed deadline means here, or a line that was cut.
+func silence(ctx context.Context, l *line, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() == nil && l.isCut() {
 		return fmt.Errorf("no answer in time: %w", err)
 	}
 	return err

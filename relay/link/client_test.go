@@ -89,6 +89,7 @@ func TestLongPoll(t *testing.T) {
 			t, err := c.Table(context.Background(), "h1", 50*time.Second)
 			done <- result{t, err}
 		}()
+		<-f.polling
 		return f, h, func() (*link.Table, error) {
 			select {
 			case r := <-done:

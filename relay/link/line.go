@@ -80,6 +80,12 @@ func (l *line) cut() {
 	l.transport.CloseIdleConnections()
 }
 
+func (l *line) isCut() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conns == nil
+}
+
 // quiet tells whether nothing has come for a while.
 func (l *line) quiet() bool { return time.Since(l.begun)-time.Duration(l.heard.Load()) >= quietAfter }
 

@@ -31,8 +31,9 @@ import (
 
 const (
 	// MaxBody is how many bytes a request may have: some 10,000 routes that do not
-	// work. A request that needs no token may have MaxPairBody.
-	MaxBody     = 1 << 20
+	// work.
+	MaxBody = 1 << 20
+	// MaxPairBody is how many one that needs no token may have.
 	MaxPairBody = 4 << 10
 	// MaxTable is how many bytes an agent takes as a table: 100,000 routes.
 	MaxTable = 64 << 20

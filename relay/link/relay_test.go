@@ -31,11 +31,14 @@ type fakeRelay struct {
 	token   string // the good one
 	table   *link.Table
 	changed chan struct{} // closed when table is set
+	polling chan struct{} // has a value for each request that waits
 	fail    error
 	panics  bool
 }
 
-func newFake() *fakeRelay { return &fakeRelay{token: good, changed: make(chan struct{})} }
+func newFake() *fakeRelay {
+	return &fakeRelay{token: good, changed: make(chan struct{}), polling: make(chan struct{}, 100)}
+}
 
 func (f *fakeRelay) Pair(_ context.Context, c string, from netip.Addr) (link.PairAnswer, error) {
 	f.mu.Lock()
@@ -83,6 +86,7 @@ func (f *fakeRelay) Table(ctx context.Context, _, hash string, wait time.Duratio
 	if t != nil && t.Hash != hash {
 		return t, nil
 	}
+	f.polling <- struct{}{}
 	select {
 	case <-changed:
 		f.mu.Lock()
