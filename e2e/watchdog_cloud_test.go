@@ -47,14 +47,20 @@ type cloud struct {
 
 func newCloud(t testing.TB) *cloud {
 	t.Helper()
+	return newCloudOf(t)
+}
+
+// newCloudOf is newCloud with more zones at the provider.
+func newCloudOf(t testing.TB, more ...fakecloudflare.Zone) *cloud {
+	t.Helper()
 	c := &cloud{t: t, home: newGateway(t, "home"), relay: freeAddr(t, "127.0.0.1"), dir: t.TempDir()}
 	c.Server = fakecloudflare.New(t, fakecloudflare.Config{
 		Token: cfToken, EdgeA: netip.MustParseAddr("127.0.0.1"), OriginRoots: ca().pool,
-		Zones: []fakecloudflare.Zone{{Name: "example.test", Records: []fakecloudflare.Record{
+		Zones: append([]fakecloudflare.Zone{{Name: "example.test", Records: []fakecloudflare.Record{
 			ours("example.test", relayAddr), ours("*.example.test", relayAddr),
 			{Name: "edge-health.example.test", Type: "A", Content: homeAddr, Proxied: true},
 			{Name: "example.test", Type: "MX", Content: "mail.example.test", TTL: 300},
-		}}},
+		}}}, more...),
 	})
 	c.SetDNS(fakecloudflare.DNS{TTL: 1})
 	c.SetEdge(fakecloudflare.Edge{Dial: map[netip.Addr]netip.AddrPort{netip.MustParseAddr(homeAddr): netip.MustParseAddrPort(c.home.addr)}})

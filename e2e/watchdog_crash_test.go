@@ -89,23 +89,23 @@ func TestWatchdogTwice(t *testing.T) {
 	second.write(strings.ReplaceAll(second.config("apply"), second.state(), first.state()))
 	refused := fmt.Sprintf("state_dir %s is in use", first.state())
 	holder := fmt.Sprintf("process %d", first.pid())
-	for _, tc := range []struct {
-		args []string
-		code int
-	}{
-		{[]string{"check"}, 2},
-		{[]string{"once", "--apply"}, 2},
-		{[]string{"run", "--adapter", "caddyfile"}, 1}, // Caddy's own code for a start that failed
-	} {
+	for _, args := range [][]string{{"check"}, {"once", "--apply"}, {"run", "--adapter", "caddyfile"}} {
 		began := time.Now()
-		out, code := second.do(append(tc.args, "--config", second.caddyfile())...)
-		if code != tc.code || !strings.Contains(out, refused) || !strings.Contains(out, holder) {
-			t.Errorf("%q: exit code %d, want %d, with %q and %q in\n%s", tc.args, code, tc.code, refused, holder, out)
+		out, code := second.do(append(args, "--config", second.caddyfile())...)
+		if code != 2 || !strings.Contains(out, refused) || !strings.Contains(out, holder) {
+			t.Errorf("%q: exit code %d, want 2, with %q and %q in\n%s", args, code, refused, holder, out)
 		}
 		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("%q: refused after %s", tc.args, took)
+			t.Errorf("%q: refused after %s", args, took)
 		}
 	}
+	third := c.newWatchdog("", first.sites...)
+	third.run()
+	if err := third.load(strings.ReplaceAll(third.config("apply"), third.state(), first.state())); err == nil || !strings.Contains(err.Error(), refused) {
+		t.Errorf("a reload onto a state directory in use: %v", err)
+	}
+	third.await("steady", "relay", 10*time.Second) // and goes on
+	third.stop()
 	if on := c.on(); on != onRelay {
 		t.Errorf("the records hold %s", on)
 	}

@@ -250,6 +250,7 @@ func (m *machine) translated(script string) string {
 		"example.com", "example.test", "198.51.100.7", relayAddr, "198.51.100.8", laterRelay, "203.0.113.5", homeAddr, "203.0.113.6", laterHome,
 		`198\.51\.100\.7`, strings.ReplaceAll(relayAddr, ".", `\.`), `203\.0\.113\.5`, strings.ReplaceAll(homeAddr, ".", `\.`),
 		"https://api.cloudflare.com/client/v4", m.cloud.URL(), "0123456789abcdef0123456789abcdef", m.cloud.ZoneID("example.test"),
+		"--stay 5m", "--stay 1s",
 		"tar -C / ", "tar -C " + m.dir + " ", "unix//run/edge-watchdog", "unix/" + m.path("/run/edge-watchdog"),
 	}
 	for _, dir := range []string{"/etc/edgeward", "/var/lib/edge-watchdog", "/run/edge-watchdog", "/var/backups/"} {

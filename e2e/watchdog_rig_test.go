@@ -110,9 +110,9 @@ type siteState struct {
 	Paused               *struct{ Why string }
 	Local                *struct{ Value string }
 	Paths                []struct {
-		Path   string
-		Failed bool
-		V4     *struct{ Value, Reason, Detail string }
+		Path           string
+		Failed, Usable bool
+		V4, V6         *struct{ Value, Reason, Detail string }
 	}
 }
 

@@ -84,6 +84,7 @@ func (w *watchdog) provoked(relay *gateway, r *receiver) string {
 		"status", "status --json", "explain", "explain --json", "plan " + site, "probe " + site, "probe --json " + site,
 		"switch cloudflare", "switch " + site + " cloudflare", "pin " + site + " relay", "unpin " + site, "adopt " + site,
 		"switch " + site + " nowhere", "pause --for 1h", "resume", "notify test", "history", "history --json",
+		"drill " + site, "drill --json " + site, "drill " + site + " --move cloudflare",
 	} {
 		do(strings.Fields(command)...)
 	}

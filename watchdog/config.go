@@ -31,6 +31,8 @@ type Config struct {
 	Apply bool
 	Zones []Zone
 	Sites []Site
+	// Part: there are more sites than these on the same Dir. What is open of them stays.
+	Part bool
 	// Resolvers are asked for canary names, and whether a change is visible.
 	// Default: the first two of [resolve.Defaults].
 	Resolvers *resolve.Set

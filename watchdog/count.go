@@ -21,7 +21,7 @@ type Counts struct {
 
 // counts are counted by the loop of a site and read by others.
 type counts struct {
-	writes    [5]atomic.Uint64 // in the order of causes
+	writes    [6]atomic.Uint64 // in the order of causes
 	outcomes  [4]atomic.Uint64 // by outcome
 	decisions atomic.Uint64
 
@@ -29,7 +29,7 @@ type counts struct {
 	probes map[decide.Source]*[3]uint64 // by value
 }
 
-var causes = [...]decide.Cause{decide.Failover, decide.Return, decide.Repair, decide.Manual, decide.Withdraw}
+var causes = [...]decide.Cause{decide.Failover, decide.Return, decide.Repair, decide.Manual, decide.Withdraw, decide.Rehearsal}
 
 func (c *counts) add(ev decide.Event) {
 	c.decisions.Add(1)

@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,10 +14,13 @@ import (
 )
 
 // beat is how often the heart looks whether all loops go round, and stuck how long
-// one may stand still. A loop goes round each tick.
+// one may stand still: a site's goes round each tick. A zone's does, too, but for
+// requests to the provider, of which it makes up to ten in a row for a long list; each
+// takes 10 s at most.
 const (
-	beat  = 5 * time.Second
-	stuck = 30 * time.Second
+	beat      = 5 * time.Second
+	stuck     = 30 * time.Second
+	zoneStuck = 2 * time.Minute
 )
 
 // heart tells systemd (WatchdogSec) and the dead-man service that every loop goes
@@ -31,9 +35,9 @@ func (n *watch) heart(ctx context.Context) {
 		case <-timer.C:
 		}
 		if still := n.still(); still != "" {
-			n.cfg.Log.Error("a loop stands still", "event", "fatal", "site", still)
+			n.cfg.Log.Error("a loop stands still", "event", "fatal", "what", still)
 			if n.dead != nil {
-				n.dead.Beat(false, "site "+still+" is not watched")
+				n.dead.Beat(false, still+" stands still")
 			}
 			continue
 		}
@@ -70,11 +74,16 @@ func (n *watch) look() {
 // age is how long the watch has been there. A clock that jumps does not change it.
 func (n *watch) age() time.Duration { return time.Since(n.began) }
 
-// still names a site whose loop stands still, or nothing.
+// still says whose loop stands still, or nothing.
 func (n *watch) still() string {
 	for _, s := range n.sites {
 		if n.age()-time.Duration(s.alive.Load()) > stuck {
-			return s.cfg.Name
+			return "site " + s.cfg.Name
+		}
+	}
+	for _, z := range n.zones {
+		if n.age()-time.Duration(z.alive.Load()) > zoneStuck {
+			return "zone " + cmp.Or(z.cfg.Name, z.cfg.ID)
 		}
 	}
 	return ""

@@ -43,6 +43,8 @@ const (
 	refollow = 10 * time.Minute
 	// homeDocument is the name of what is kept of the home in the journal.
 	homeDocument = "home"
+	// homeQuarantine begins the incidents of names that follow the home.
+	homeQuarantine = "home/quarantine/"
 )
 
 // home knows the home's address, and has names follow it. Its goroutine owns all
@@ -252,7 +254,7 @@ func (h *home) quarantine(name string, refused []records.Conflict) {
 		return
 	}
 	h.quarantined[name] = len(refused) > 0
-	e := notify.Event{Incident: "home/quarantine/" + name, Kind: notify.QuarantineOver, Severity: notify.Resolved, At: time.Now(), Reason: name + " can be managed again"}
+	e := notify.Event{Incident: homeQuarantine + name, Kind: notify.QuarantineOver, Severity: notify.Resolved, At: time.Now(), Reason: name + " can be managed again"}
 	if len(refused) > 0 {
 		e.Kind, e.Severity, e.Reason = notify.Quarantined, notify.Critical, refused[0].Error()
 	}

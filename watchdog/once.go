@@ -50,6 +50,7 @@ func (w *Watchdog) runOnce(ctx context.Context, cfg Config, silent bool) (Status
 		n.dead = nil
 	} else {
 		n.openOutbox()
+		n.forget()
 	}
 	n.run()
 	err = n.cycle(ctx)

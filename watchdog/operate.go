@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/edgeward/edgeward/watchdog/decide"
@@ -53,7 +54,7 @@ func (w *Watchdog) move(ctx context.Context, name, path string, c decide.Command
 	if c.Path < 0 {
 		return fmt.Errorf("path %q of site %s: %w", path, s.cfg.Name, ErrNotFound)
 	}
-	if err := s.zone.do(ctx, s.zone.read); err != nil {
+	if err := s.zone.do(ctx, s.read); err != nil {
 		return err
 	}
 	s.lookBriefly(ctx)
@@ -136,15 +137,22 @@ func (w *Watchdog) maintain(name string, do func(site string) error) error {
 	return do(name)
 }
 
-// ProbeNow runs all probes of a site and returns when they are done.
+// ProbeNow runs all probes of a site, reads its records, and returns when that is done.
 func (w *Watchdog) ProbeNow(ctx context.Context, name string) (SiteStatus, error) {
 	s, err := w.site(name)
 	if err != nil {
 		return SiteStatus{}, err
 	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.zone.do(ctx, s.read) }) // the probes are worth it without the records
 	s.probeNow(ctx)
+	wg.Wait()
 	return s.show(), nil
 }
+
+// read reads the records of the zone, and looks at what keeps this site's from being
+// managed. It is a job for the zone.
+func (s *site) read(ctx context.Context) error { return s.zone.readFor(ctx, s) }
 
 // probeNow runs every probe once, and waits until the loop knows.
 func (s *site) probeNow(ctx context.Context) {
@@ -170,7 +178,7 @@ func (w *Watchdog) Plan(ctx context.Context, name string) (list []PlanStatus, er
 		return nil, err
 	}
 	err = s.zone.do(ctx, func(ctx context.Context) error {
-		if err := s.zone.read(ctx); err != nil {
+		if err := s.read(ctx); err != nil {
 			return err
 		}
 		list = s.zone.planned(s)

@@ -289,7 +289,7 @@ func (m *sim) judge(name string) {
 	m.lock.Lock()
 	m.writes++
 	since, pin, paused := now.Sub(m.moved[name]), m.pinned[name], m.paused
-	if cause == decide.Failover || cause == decide.Return || cause == decide.Manual {
+	if cause == decide.Failover || cause == decide.Return || cause == decide.Manual || cause == decide.Rehearsal {
 		m.moved[name] = now
 	}
 	m.lock.Unlock()
@@ -417,17 +417,30 @@ func (m *sim) operate() {
 	var err error
 	pin := ""
 	m.pin(name, "") // until the answer is there nobody knows
-	switch m.rand.IntN(4) {
+	switch m.rand.IntN(5) {
 	case 0:
 		err = m.dog.Switch(ctx, name, path, "ann")
 	case 1:
 		err, pin = m.dog.Pin(ctx, name, path, "ann"), path
+	case 2:
+		m.drill(ctx, name, path)
+		return
 	default:
 		err = m.dog.Unpin(ctx, name, "ann")
 	}
 	m.tell("operator: %s, pin %q of %s: %v", name, pin, path, err)
 	if err == nil {
 		m.pin(name, pin)
+	}
+}
+
+// drill goes to a path and back, and looks whether it did: with a site at rest, on
+// neither path that it began on nor on one that the rules chose, something is wrong.
+func (m *sim) drill(ctx context.Context, name, path string) {
+	d, err := m.dog.Drill(ctx, name, watchdog.DrillOptions{Move: path, Stay: time.Duration(m.rand.IntN(40)) * time.Second, By: "ann"})
+	m.tell("drill: %s to %s and back to %q: %q, %v", name, path, d.On, d.Problems, err)
+	if err == nil && d.Ready && m.where(name) != d.On {
+		m.fail("a drill of %s found no problem, and left it at %s, not on %s", name, m.where(name), d.On)
 	}
 }
 

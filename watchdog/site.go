@@ -44,6 +44,7 @@ type site struct {
 	looks    chan *look
 	awaits   chan *await
 	shows    chan chan<- struct{}
+	peeks    chan chan<- decide.State
 	unsee    context.CancelFunc // ends the look for the change before; nil: there was none
 	looking  []*look
 	awaiting []*await
@@ -52,7 +53,8 @@ type site struct {
 
 	status atomic.Pointer[SiteStatus]
 	drifts atomic.Pointer[[]string] // what the zone last saw to differ
-	alive  atomic.Int64             // the age of the watch when the loop last went round
+	sight  atomic.Pointer[VisibleStatus]
+	alive  atomic.Int64 // the age of the watch when the loop last went round
 }
 
 // result is what a probe of a task saw.
@@ -87,6 +89,7 @@ func newSite(cfg Site, w *watch, z *zone) *site {
 		cfg: cfg, w: w, zone: z, log: w.cfg.Log.With("site", cfg.Name),
 		expiring: map[string]bool{},
 		results:  make(chan result, 64), events: make(chan decide.Event, 16), commands: make(chan command), looks: make(chan *look), awaits: make(chan *await), shows: make(chan chan<- struct{}),
+		peeks: make(chan chan<- decide.State),
 		slept: w.cfg.Seams.Suspended(),
 	}
 	s.tasks = s.makeTasks()
@@ -116,6 +119,8 @@ func (s *site) watch(ctx context.Context) {
 		case done := <-s.shows:
 			s.publish(time.Now())
 			close(done)
+		case answer := <-s.peeks:
+			answer <- s.state
 		case a := <-s.awaits:
 			s.awaiting = append(s.awaiting, a)
 			s.publish(time.Now())
@@ -404,6 +409,19 @@ func (s *site) looked(t *task, began time.Time) {
 		close(l.done)
 		return true
 	})
+}
+
+// peek returns the state as it is now. Nothing changes it: each step makes another one.
+func (s *site) peek(ctx context.Context) (decide.State, error) {
+	answer := make(chan decide.State, 1)
+	select {
+	case s.peeks <- answer:
+		return <-answer, nil
+	case <-ctx.Done():
+		return decide.State{}, ctx.Err()
+	case <-s.w.ctx.Done():
+		return decide.State{}, ErrStopped
+	}
 }
 
 // command gives an operator's word to the loop and waits for its record.

@@ -48,6 +48,28 @@ type SiteStatus struct {
 	BudgetLeft int           `json:"budget_left"`
 	Paused     *decide.Pause `json:"paused,omitempty"`
 	Pinned     string        `json:"pinned,omitempty"`
+	// Drill is one that is under way.
+	Drill *DrillStatus `json:"drill,omitempty"`
+	// Visible is what was last seen of a change in DNS.
+	Visible *VisibleStatus `json:"visible,omitempty"`
+}
+
+// DrillStatus is a drill under way.
+type DrillStatus struct {
+	To   string `json:"to"`
+	Back string `json:"back"`
+	// Until is when the way back begins; Over: it has.
+	Until time.Time `json:"until"`
+	Over  bool      `json:"over,omitempty"`
+}
+
+// VisibleStatus is what name servers and resolvers said of a change.
+type VisibleStatus struct {
+	Path  string         `json:"path"`
+	At    time.Time      `json:"at"`
+	Took  float64        `json:"took"`
+	Value evidence.Value `json:"value"`
+	Text  string         `json:"text"`
 }
 
 // PathStatus is what is known of a path.
@@ -122,6 +144,10 @@ func (s *site) publish(now time.Time) {
 	}
 	if i := s.state.Pinned; i >= 0 && i < len(s.cfg.Paths) {
 		st.Pinned = s.cfg.Paths[i].Name
+	}
+	st.Visible = s.sight.Load()
+	if d := s.state.Drill; d != nil {
+		st.Drill = &DrillStatus{To: s.cfg.Paths[d.To].Name, Back: s.cfg.Paths[d.Back].Name, Until: d.Until, Over: !now.Before(d.Until)}
 	}
 	for i, v := range e.Paths {
 		st.Paths = append(st.Paths, pathStatus(s.now(i), v))

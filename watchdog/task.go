@@ -35,9 +35,9 @@ type task struct {
 const canaryPatience = 25 * time.Second
 
 // canaryKeep is how long a canary goes to the addresses that served it well before it
-// asks the resolvers again. Those of Cloudflare's edge change seldom, and their TTL is
-// 300 s.
-const canaryKeep = time.Minute
+// asks the resolvers again: as long as they said, and no longer than the TTL of
+// Cloudflare's edge. So do visitors. After anything but a good answer it asks again.
+const canaryKeep = 300 * time.Second
 
 // secretHeader carries the site's secret, on the local probe alone.
 const secretHeader = "X-Edge-Origin-Auth"

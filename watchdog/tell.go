@@ -16,7 +16,7 @@ import (
 type Entry struct {
 	At   time.Time `json:"at"`
 	Site string    `json:"site,omitempty"`
-	// Kind is decision, command or visible.
+	// Kind is decision, command, visible, drill or home.
 	Kind     string       `json:"kind"`
 	From     decide.Phase `json:"from,omitempty"`
 	Phase    decide.Phase `json:"phase,omitempty"`
@@ -128,6 +128,9 @@ var told = map[decide.What]struct {
 // an incident, which the way back ends.
 func (s *site) classify(a decide.Announce) (notify.Kind, notify.Severity, string) {
 	if a.What == decide.Moved {
+		if a.Cause == decide.Rehearsal { // nothing is wrong
+			return notify.Switched, notify.Info, ""
+		}
 		incident := s.cfg.Name + "/away"
 		switch s.cfg.Paths[0].Name {
 		case a.To:
@@ -213,13 +216,16 @@ func (s *site) certificate(t *task) {
 	s.w.post(e)
 }
 
-// forget ends the incidents of sites and paths that are no more: nobody sees their end.
-func (w *watch) forget(old *watch) {
-	if w.outbox == nil {
+// forget ends the incidents of sites, paths and names that are no more, whichever config
+// or process they are from: nobody sees their end.
+func (w *watch) forget() {
+	if w.outbox == nil || w.cfg.Part {
 		return
 	}
-	for name := range old.incidents() {
-		if !w.incidents()[name] {
+	known := w.incidents()
+	for _, name := range w.outbox.Stats().Open {
+		if !known[name] {
+			w.cfg.Log.Info("an incident is dropped: what it is about is not in the config any more", "event", "health", "incident", name)
 			w.outbox.Forget(name)
 		}
 	}
@@ -236,6 +242,11 @@ func (w *watch) incidents() map[string]bool {
 		for _, path := range s.cfg.Paths {
 			names[s.cfg.Name+"/standby/"+path.Name] = true
 			names[s.cfg.Name+"/certificate/"+path.Name] = true
+		}
+	}
+	if w.home != nil {
+		for name := range w.home.followers() {
+			names[homeQuarantine+name] = true
 		}
 	}
 	return names

@@ -37,13 +37,13 @@ func (s *site) seeIt(ctx context.Context, to int, bare bool) {
 	s.wg.Go(func() {
 		report, err := s.w.cfg.Seams.Visible(ctx, visible.Config{Servers: servers, Resolvers: s.w.cfg.Resolvers}, wants)
 		if ctx.Err() == nil {
-			s.seen(path.Name, report, err)
+			s.seen(ctx, path.Name, report, err)
 		}
 	})
 }
 
 // seen puts on record what visitors can see.
-func (s *site) seen(path string, report visible.Report, err error) {
+func (s *site) seen(ctx context.Context, path string, report visible.Report, err error) {
 	now := time.Now()
 	if err != nil {
 		s.log.Error("cannot look whether the change is visible", "error", err)
@@ -52,11 +52,21 @@ func (s *site) seen(path string, report visible.Report, err error) {
 	text := strings.ReplaceAll(report.String(), "\n", "; ")
 	s.log.Info(text, "event", "visible", "path", path, "took", report.Took)
 	s.w.append(Entry{At: now, Site: s.cfg.Name, Kind: "visible", Event: "visible on " + path, Reason: text})
+	s.sight.Store(&VisibleStatus{Path: path, At: now, Took: report.Took.Seconds(), Value: report.Value(), Text: text})
+	s.nudge(ctx)
 	if report.Value() == evidence.Bad {
 		s.w.post(notify.Event{
 			Site: s.cfg.Name, Kind: notify.SwitchFailed, Severity: notify.Warning, To: path, At: now,
 			Reason: "the provider has confirmed the change, and name servers do not serve it: " + text,
 		})
+	}
+}
+
+// nudge has the status made anew, for those who wait for something in it.
+func (s *site) nudge(ctx context.Context) {
+	select {
+	case s.shows <- make(chan struct{}):
+	case <-ctx.Done():
 	}
 }
 

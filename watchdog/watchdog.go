@@ -121,10 +121,9 @@ func (w *Watchdog) enforce(next *watch) {
 	next.restore(before)
 	next.openOutbox() // not before the one that ran has put away its own
 	w.running = next
+	next.forget()
 	if old == nil {
 		next.post(notify.Event{Kind: notify.Started, Severity: notify.Info, At: time.Now()})
-	} else {
-		next.forget(old)
 	}
 	next.run()
 }

@@ -515,27 +515,45 @@ func TestBigZone(t *testing.T) {
 	})
 }
 
-// TestWrongToken: a token that will not do is told by what is wrong with it.
+// TestWrongToken: a token that will not do is told by what is wrong with it, whether the
+// zone is given by its id or is looked up.
 func TestWrongToken(t *testing.T) {
-	for want, made := range map[string]fakecloudflare.Token{
-		"expired":           {Status: "expired"},
-		"disabled":          {Status: "disabled"},
-		"Zone > DNS > Edit": {Status: "active", NoDNSRead: true, NoDNSEdit: true},
+	for _, tc := range []struct {
+		want   string
+		made   fakecloudflare.Token
+		byName bool
+	}{
+		{"expired", fakecloudflare.Token{Status: "expired"}, false},
+		{"disabled", fakecloudflare.Token{Status: "disabled"}, false},
+		{"expired", fakecloudflare.Token{Status: "expired"}, true},
+		{"disabled", fakecloudflare.Token{Status: "disabled"}, true},
+		{"authentication error", fakecloudflare.Token{Status: "expired", Account: true}, true}, // of those nothing more is known
+		{"zone.list", fakecloudflare.Token{Status: "active", NoZoneRead: true}, true},
+		{"Zone > DNS > Edit", fakecloudflare.Token{Status: "active", NoDNSRead: true, NoDNSEdit: true}, false},
 	} {
-		t.Run(want, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s by name %t", tc.want, tc.byName), func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 1)
-				w.cloud.SetToken(made)
+				w.cloud.SetToken(tc.made)
 				cfg := w.config(dir)
-				cfg.Zones[0].ID = w.cloud.ZoneID(zoneName)
+				if !tc.byName {
+					cfg.Zones[0].ID = w.cloud.ZoneID(zoneName)
+				}
 				dog := w.start(cfg)
 				defer dog.Close()
-				pause(10 * time.Second)
-				st, err := dog.Status()
-				if err != nil || !strings.Contains(st.Zones[0].Error, want) {
-					t.Errorf("the zone's error is %q, want one with %q: %v", st.Zones[0].Error, want, err)
+				for range 20 { // and it goes on saying so
+					pause(10 * time.Second)
+					st, err := dog.Status()
+					if err != nil || !strings.Contains(st.Zones[0].Error, tc.want) {
+						t.Errorf("the zone's error is %q, want one with %q: %v", st.Zones[0].Error, tc.want, err)
+					}
 				}
+				if n := w.cloud.Count(); n > 50 {
+					t.Errorf("a token that will not do costs %d requests in three minutes", n)
+				}
+				w.cloud.SetToken(fakecloudflare.Token{Status: "active"})
+				w.until(6*time.Minute, "steady", func() bool { return site(t, dog).Phase == decide.Steady })
 			})
 		})
 	}

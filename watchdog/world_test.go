@@ -17,6 +17,7 @@ import (
 	"github.com/edgeward/edgeward/watchdog/evidence"
 	"github.com/edgeward/edgeward/watchdog/journal"
 	"github.com/edgeward/edgeward/watchdog/probe"
+	"github.com/edgeward/edgeward/watchdog/visible"
 )
 
 // The addresses of the world. They are public ones, as the rules want.
@@ -129,6 +130,7 @@ func (w *world) seams() watchdog.Seams {
 			r := w.probe(ctx, "witness", 1500*time.Millisecond, &w.uplink)
 			return probe.View{Value: r.Value, Started: r.Started, Took: r.Took, Need: 2}
 		},
+		Visible: w.visible,
 		Suspended: func() time.Duration {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -140,6 +142,25 @@ func (w *world) seams() watchdog.Seams {
 			return w.rand.Float64()
 		},
 	}
+}
+
+// publishes is how long it takes until name servers serve a change.
+const publishes = 3 * time.Second
+
+// visible is what the zone's name server says of a change.
+func (w *world) visible(ctx context.Context, _ visible.Config, wants []visible.Want) (r visible.Report, err error) {
+	select {
+	case <-time.After(publishes):
+	case <-ctx.Done():
+		r.Cancelled = true
+	}
+	r.Took = publishes
+	for _, want := range wants {
+		seen := visible.Seen{Name: want.Name, Want: want.A}
+		seen.Servers = []visible.Sight{{Source: "ns", Value: evidence.Good, After: publishes, Said: want.A.String()}}
+		r.Seen = append(r.Seen, seen)
+	}
+	return r, nil
 }
 
 // probe goes through each of the hops, and takes the time that it would.

@@ -28,7 +28,9 @@ func (z *zone) serve(ctx context.Context, asks []ask) {
 	for _, a := range asks {
 		part, refused := z.plan(a)
 		if refusesAll(a, refused) {
-			z.answer([]ask{a}, decide.Wrote{Outcome: decide.Refused, Detail: refused[0].Error(), Retry: time.Now().Add(z.w.cfg.ReadEvery)})
+			z.answer([]ask{a}, decide.Wrote{
+				Outcome: decide.Refused, OfTarget: true, Detail: refused[0].Error(), Retry: time.Now().Add(min(z.w.cfg.ReadEvery, quarantineEvery)),
+			})
 			a.site.send(ctx, decide.Read{Records: z.view(a.site)})
 			continue
 		}
@@ -103,6 +105,7 @@ func (z *zone) apply(ctx context.Context, batch records.Batch) (unsure bool, err
 		if err := z.w.journal.Check(); err != nil {
 			return i > 0, err
 		}
+		z.lives()
 		if _, err := z.client.Apply(ctx, z.id, part); err != nil {
 			e, ok := errors.AsType[*cloudflare.Error](err)
 			return i > 0 || !ok || e.Kind == cloudflare.KindAmbiguous, err
@@ -177,7 +180,11 @@ func (z *zone) failed(o decide.Outcome, err error) decide.Wrote {
 	if e, ok := errors.AsType[*cloudflare.Error](err); ok && e.Until.After(now) {
 		retry = e.Until
 	}
-	return decide.Wrote{Outcome: o, Detail: plainly(err.Error()), Retry: retry}
+	wrote := decide.Wrote{Outcome: o, Detail: plainly(err.Error()), Retry: retry}
+	if e, ok := errors.AsType[*cloudflare.Error](err); ok && o == decide.Refused {
+		wrote.OfTarget = e.OfRequest()
+	}
+	return wrote
 }
 
 // plainly is a text on one line.

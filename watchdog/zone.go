@@ -37,7 +37,9 @@ type zone struct {
 	servers  []string // name servers, as far as the token may know them
 	owned    []records.Record
 	beside   map[string]beside
-	turn     int // into names
+	turn     int          // into names
+	odd      bool         // the turn of a name in conflict, if there is one
+	alive    atomic.Int64 // the age of the watch when the loop last went on
 
 	asks   chan ask
 	jobs   chan func(context.Context)
@@ -67,6 +69,9 @@ const (
 	// besideMost is how many names are read again before a write: more would keep
 	// visitors waiting for what is rare.
 	besideMost = 8
+	// quarantineEvery is how often a name in conflict is looked at: somebody may be
+	// waiting for its end.
+	quarantineEvery = 30 * time.Second
 	// namesPerTurn is how many names a cycle looks at, for each hundred.
 	namesPerTurn = 100
 	writeTimeout = 30 * time.Second
@@ -92,10 +97,14 @@ func (z *zone) add(s *site) {
 func (z *zone) watch(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	pulse := time.NewTicker(tick) // for the heart: there may be nothing to do for long
+	defer pulse.Stop()
 	for {
+		z.lives()
 		select {
 		case <-ctx.Done():
 			return
+		case <-pulse.C:
 		case a := <-z.asks:
 			z.serve(ctx, z.gather(ctx, a))
 		case job := <-z.jobs:
@@ -107,9 +116,15 @@ func (z *zone) watch(ctx context.Context) {
 	}
 }
 
+// lives says that the loop goes on. One request to the provider takes 10 s at most.
+func (z *zone) lives() { z.alive.Store(int64(z.w.age())) }
+
 // next is when to read again: after ReadEvery, or when the provider may be asked.
 func (z *zone) next() time.Duration {
 	wait := z.w.cfg.ReadEvery
+	if slices.ContainsFunc(z.sites, func(s *site) bool { return len(z.conflicts(s)) > 0 }) {
+		wait = min(wait, quarantineEvery)
+	}
 	if ready, at := z.client.Ready(time.Now()); !ready {
 		wait = max(wait, time.Until(at))
 	} else if z.owned == nil {
@@ -126,14 +141,16 @@ func (z *zone) read(ctx context.Context) error {
 	}
 	for range 1 + len(z.names)/namesPerTurn {
 		if err == nil && len(z.names) > 0 {
-			z.turn = (z.turn + 1) % len(z.names)
-			err = z.look(ctx, z.names[z.turn])
+			err = z.look(ctx, z.whoseTurn())
 		}
 	}
 	for _, name := range z.names { // at the start: all of them
 		if err == nil && z.beside[name].at.IsZero() {
 			err = z.look(ctx, name)
 		}
+	}
+	if err == nil {
+		err = z.lookAgain(ctx, z.sites, quarantineEvery, int(min(z.w.cfg.ReadEvery, quarantineEvery)/leastReadEvery)-1)
 	}
 	z.publish(err)
 	if err != nil {
@@ -142,6 +159,66 @@ func (z *zone) read(ctx context.Context) error {
 	}
 	z.tellSites(ctx, nil)
 	return nil
+}
+
+// whoseTurn is the name to look at next: of all in turns, but each second time one that
+// is in conflict, if it was not looked at for a while. So a zone that is read as often
+// as it may be costs no more for them.
+func (z *zone) whoseTurn() string {
+	if z.odd = !z.odd; z.odd {
+		for _, s := range z.sites {
+			if names := z.conflicts(s); len(names) > 0 && time.Since(z.beside[names[0]].at) >= quarantineEvery {
+				return names[0]
+			}
+		}
+	}
+	z.turn = (z.turn + 1) % len(z.names)
+	return z.names[z.turn]
+}
+
+// lookAgain looks at names of some sites that are in conflict, unless that is known
+// fresh, and at so many at most. What keeps them from being managed may be gone.
+func (z *zone) lookAgain(ctx context.Context, sites []*site, fresh time.Duration, most int) error {
+	looks := 0
+	for _, s := range sites {
+		for _, name := range z.conflicts(s) {
+			if time.Since(z.beside[name].at) < fresh || looks >= most {
+				continue
+			}
+			looks++
+			if err := z.look(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// conflicts lists the names of a site that may not be written, those that were looked at
+// longest ago first.
+func (z *zone) conflicts(s *site) []string {
+	if !z.known(s) || s.homeless() {
+		return nil
+	}
+	var names []string
+	for _, c := range records.View(s.cfg.Names, s.targets(), z.actual(s)).Conflicts() {
+		if name := records.Name(c.Record.Name); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return z.beside[a].at.Compare(z.beside[b].at) })
+	return names
+}
+
+// readFor is read for somebody who waits to see a site as it is now.
+func (z *zone) readFor(ctx context.Context, s *site) error {
+	if z.owned != nil {
+		if err := z.lookAgain(ctx, []*site{s}, 0, besideMost); err != nil {
+			z.publish(err)
+			return err
+		}
+	}
+	return z.read(ctx)
 }
 
 // verify checks the token, once, so that a wrong one is told by what is wrong with it.
@@ -172,6 +249,7 @@ func (z *zone) reread(ctx context.Context) error {
 	if err := z.find(ctx); err != nil {
 		return err
 	}
+	z.lives()
 	owned, err := z.client.Owned(ctx, z.id)
 	if err != nil {
 		return err
@@ -208,6 +286,7 @@ func (z *zone) find(ctx context.Context) error {
 
 // look reads all records of a name.
 func (z *zone) look(ctx context.Context, name string) error {
+	z.lives()
 	list, err := z.client.ByName(ctx, z.id, name)
 	if err != nil {
 		return err

@@ -32,6 +32,8 @@ func init() {
 //	POST /watchdog/sites/<site>/pin?path=      move it, and keep it there until unpin
 //	POST /watchdog/sites/<site>/unpin          let the rules decide again
 //	POST /watchdog/sites/<site>/adopt          mark its records as ours
+//	POST /watchdog/sites/<site>/drill          rehearse a failover; ?move=&stay= moves it there and back
+//	POST /watchdog/sites/<site>/drill/end      go back now
 //	POST /watchdog/pause?site=&for=&why=       no writes for a site, or for all
 //	POST /watchdog/resume?site=                writes again
 //	POST /watchdog/notify/test                 send a test message to every channel
@@ -64,6 +66,8 @@ func (Admin) Routes() []caddy.AdminRoute {
 		{"/watchdog/sites/{site}/pin", http.MethodPost, pinSite},
 		{"/watchdog/sites/{site}/unpin", http.MethodPost, unpinSite},
 		{"/watchdog/sites/{site}/adopt", http.MethodPost, adoptSite},
+		{"/watchdog/sites/{site}/drill", http.MethodPost, drillSite},
+		{"/watchdog/sites/{site}/drill/end", http.MethodPost, drillEnd},
 		{"/watchdog/history", http.MethodGet, serveHistory},
 		{"/watchdog/pause", http.MethodPost, pause},
 		{"/watchdog/resume", http.MethodPost, resume},

@@ -95,8 +95,13 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Start puts the config in force.
-func (a *App) Start() error { return a.broker.start(a.entry) }
+// Start puts the config in force. In a process that has just been started it does not
+// return if another one has the state directory: see leaveToOther.
+func (a *App) Start() error {
+	err := a.broker.start(a.entry)
+	leaveToOther(a.log, err)
+	return err
+}
 
 // Stop withdraws the config. The one before comes back into force, if this one was
 // loaded in vain.

@@ -58,6 +58,12 @@ func (c *client) call(cmd *cobra.Command, method, path string, v any) (printed b
 }
 
 func (c *client) request(method, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return c.requestWithin(ctx, method, path)
+}
+
+func (c *client) requestWithin(ctx context.Context, method, path string) ([]byte, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin API: %w", err)
@@ -72,8 +78,6 @@ func (c *client) request(method, path string) ([]byte, error) {
 		// Behind the bar are the socket's permissions.
 		target, _, _ = strings.Cut(na.Host, "|")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)

@@ -22,7 +22,7 @@ func init() {
 const exits = `
 The exit code is 0 if all went well, 1 if the provider could not be asked or refused,
 and 2 for anything else: a mistake in the config or the command line, something that
-was refused as unsafe, a lock that is held, a problem that check found.`
+was refused as unsafe, a lock that is held, a problem that check or drill found.`
 
 // commands lists the commands of this build, besides Caddy's own.
 func commands() []caddycmd.Command {
@@ -35,6 +35,7 @@ func commands() []caddycmd.Command {
 		remote("pin", "<site> <path>", "Moves a site to a path and keeps it there until unpin", cobra.ExactArgs(2), (*client).move),
 		remote("unpin", "<site>", "Lets the rules decide about a site again", cobra.ExactArgs(1), (*client).unpin),
 		remote("adopt", "<site>", "Marks the records of a site as ours, so that they may be written", cobra.ExactArgs(1), (*client).adopt),
+		drillCommand(),
 		pauseCommand(),
 		remote("resume", "[<site>]", "Allows writes again, for a site or for all", cobra.MaximumNArgs(1), (*client).resume),
 		historyCommand(),
@@ -126,7 +127,7 @@ func historyCommand() caddycmd.Command {
 			return c.history(cmd, "/watchdog/history?"+q.Encode())
 		})
 	return withFlags(c, func(cmd *cobra.Command) {
-		cmd.Flags().StringVar(&kind, "kind", "", "only this kind: decision, command or visible")
+		cmd.Flags().StringVar(&kind, "kind", "", "only this kind: decision, command, visible, drill or home")
 		cmd.Flags().StringVar(&since, "since", "", "a time, or how long ago, like 2h")
 		cmd.Flags().StringVar(&until, "until", "", "a time, or how long ago")
 		cmd.Flags().StringVar(&limit, "limit", "", "how many, up to 1000 (default: 100)")

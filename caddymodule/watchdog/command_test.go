@@ -37,6 +37,32 @@ func TestCommandsAskTheRunningOne(t *testing.T) {
 	run(t, 0, "home is steady, on relay", "explain", "home", here)
 	run(t, 0, "cloudflare: 2 changes", "plan", "home", here)
 	run(t, 0, "relay ipv4", "probe", "home", here)
+	before := string(c.Dump())
+	out := run(t, 0, "No problems.", "drill", "home", here)
+	for _, want := range []string{"relay (serving)  yes", "If relay failed now: cloudflare would be written", "The token may write: yes", "decided, if silent"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("drill says nothing of %q:\n%s", want, out)
+		}
+	}
+	if string(c.Dump()) != before {
+		t.Error("a drill without --move changed something")
+	}
+	run(t, 0, "moved back to relay", "drill", "home", "--move=cloudflare", "--stay=1s", here)
+	if c.on() != onRelay {
+		t.Errorf("after a drill the records hold %s", c.on())
+	}
+	run(t, 2, "the records name relay already", "drill", "home", "--move=relay", here)
+	run(t, 2, `path "nowhere" of site home: not found`, "drill", "home", "--move=nowhere", here)
+	run(t, 2, `stay="2h": want a duration up to 30m0s`, "drill", "home", "--move=cloudflare", "--stay=2h", here)
+	run(t, 2, "stay goes with move", "drill", "home", "--stay=5m", here)
+	var d watchdog.Drill
+	if out := run(t, 0, "", "drill", "home", "--json", here); json.Unmarshal([]byte(out), &d) != nil || !d.Ready || d.Decision != "cloudflare" || d.Problems == nil {
+		t.Errorf("drill --json prints %s", out)
+	}
+	c.home.down.Store(true)
+	run(t, 2, "nothing would be written", "drill", "home", here)
+	c.home.down.Store(false)
+	settled(t, "relay")
 	run(t, 0, "home is on cloudflare", "switch", "home", "cloudflare", here)
 	if c.on() != onHome {
 		t.Errorf("the records hold %s", c.on())
@@ -61,6 +87,7 @@ func TestCommandsAskTheRunningOne(t *testing.T) {
 	}
 	c.Inject(fakecloudflare.Fault{Do: fakecloudflare.Refuse, Status: 403, Code: 9109, Message: "Invalid access token"})
 	run(t, 1, "the provider could not be asked", "plan", "home", here)
+	run(t, 1, "the provider could not be asked", "drill", "home", here)
 }
 
 func TestCommandLineMistakes(t *testing.T) {

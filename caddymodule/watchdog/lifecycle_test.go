@@ -16,6 +16,9 @@ import (
 	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
+// nothing is a config without the app.
+func nothing() string { return "{\n\tadmin unix/" + adminSocket + "\n\tpersist_config off\n}\n" }
+
 // site asks for the status of the one site.
 func site(t *testing.T) watchdog.SiteStatus {
 	t.Helper()
@@ -88,7 +91,9 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// TestLockHeld starts beside another process that has the state directory.
+// TestLockHeld loads a config beside another process that has the state directory: it
+// is refused, and what runs goes on. That a first start ends the process is seen end to
+// end.
 func TestLockHeld(t *testing.T) {
 	c := newCloud(t)
 	other, err := watchdog.Open(filepath.Join(c.dir, "state"), false, journal.Options{})
@@ -100,6 +105,7 @@ func TestLockHeld(t *testing.T) {
 	if err := validate(c.caddyfile(settings{})); err != nil {
 		t.Error("validating beside a running one:", err)
 	}
+	start(t, nothing())
 	err = load(c.caddyfile(settings{}))
 	want := "is in use: opening the state directory: "
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "another watchdog has it") {
@@ -215,7 +221,7 @@ func TestReloadWithoutTheApp(t *testing.T) {
 	c := newCloud(t)
 	start(t, c.caddyfile(settings{app: "apply"}))
 	settled(t, "relay")
-	if err := load("{\n\tadmin unix/" + adminSocket + "\n\tpersist_config off\n}\n"); err != nil {
+	if err := load(nothing()); err != nil {
 		t.Fatal(err)
 	}
 	if status, body := ask(t, http.MethodGet, "/watchdog/status"); status != http.StatusServiceUnavailable {

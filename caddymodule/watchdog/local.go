@@ -236,7 +236,7 @@ func (o *once) move(ctx context.Context, out io.Writer, w *watchdog.Watchdog, c 
 	if i < 0 {
 		return fmt.Errorf("--site %q: %w", o.site, watchdog.ErrNotFound)
 	}
-	c.Sites = c.Sites[i : i+1]
+	c.Sites, c.Part = c.Sites[i:i+1], true
 	if err := w.Start(c); err != nil {
 		return err
 	}

@@ -208,7 +208,7 @@ func (m sink) counts(now *live, s watchdog.SiteStatus) {
 	if !ok {
 		return
 	}
-	for _, cause := range []decide.Cause{decide.Failover, decide.Return, decide.Repair, decide.Manual, decide.Withdraw} {
+	for _, cause := range []decide.Cause{decide.Failover, decide.Return, decide.Repair, decide.Manual, decide.Withdraw, decide.Rehearsal} {
 		m.count(mWrites, c.Writes[cause], s.Site, string(cause))
 	}
 	for _, o := range []decide.Outcome{decide.Confirmed, decide.Refused, decide.Unsure, decide.Dry} {

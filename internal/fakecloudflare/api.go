@@ -57,6 +57,8 @@ type Request struct {
 	Path   string
 	Query  url.Values
 	Body   []byte
+
+	token string // in its header
 }
 
 // Stage of a request that the hook sees.
@@ -224,7 +226,7 @@ func (s *Server) handle(ctx context.Context, r *http.Request) reply {
 	if re, refused := f.refuse(); refused {
 		return s.dress(re)
 	}
-	if re, refused := s.admit(r, req.Call); refused {
+	if re, refused := s.admit(req, r); refused {
 		return s.dress(re)
 	}
 	hook(req, Before)
@@ -267,6 +269,7 @@ type route struct {
 
 func (s *Server) parse(r *http.Request) (Request, route) {
 	req := Request{At: time.Now(), Call: Other, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query()}
+	req.token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if r.Body != nil {
 		req.Body, _ = io.ReadAll(io.LimitReader(r.Body, maxBody))
 		_ = r.Body.Close()
@@ -308,28 +311,9 @@ var routes = map[string]Call{
 	"GET ips":                        ListIPs,
 }
 
-// Token is what the API makes of its token.
-type Token struct {
-	// active, disabled or expired.
-	Status  string
-	Expires time.Time
-	// The permissions it lacks.
-	NoZoneRead, NoDNSRead, NoDNSEdit bool
-	// Owned by an account and not by a user: it cannot be verified at
-	// /user/tokens/verify.
-	Account bool
-}
-
-// SetToken changes what the API makes of its token.
-func (s *Server) SetToken(t Token) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.token = t
-}
-
 // admit checks the rate and the token.
-func (s *Server) admit(r *http.Request, call Call) (reply, bool) {
-	if call == ListIPs {
+func (s *Server) admit(req Request, r *http.Request) (reply, bool) {
+	if req.Call == ListIPs {
 		return reply{}, false // needs no token
 	}
 	s.mu.Lock()
@@ -337,7 +321,7 @@ func (s *Server) admit(r *http.Request, call Call) (reply, bool) {
 	if wait, ok := s.meter.take(s.cfg); !ok {
 		return tooMany(strconv.Itoa(int(math.Ceil(wait.Seconds())))), true
 	}
-	if err := s.authorise(r.Header.Get("Authorization"), call); err != nil {
+	if err := s.authorise(req, r.Header.Get("Authorization")); err != nil {
 		return refusal(err), true
 	}
 	return reply{}, false
@@ -349,33 +333,6 @@ func tooMany(retryAfter string) reply {
 		re.header.Set("Retry-After", retryAfter)
 	}
 	return re
-}
-
-func (s *Server) authorise(header string, call Call) error {
-	token, bearer := strings.CutPrefix(header, "Bearer ")
-	denied := &apiError{status: 403, code: 10000, message: "Authentication error"}
-	switch {
-	case header == "":
-		return &apiError{status: 400, code: 9106, message: "Missing X-Auth-Key, X-Auth-Email or Authorization headers"}
-	case !bearer || token == "" || strings.ContainsAny(token, " \t"):
-		return &apiError{
-			status: 400, code: 6003, message: "Invalid request headers",
-			chain: []apiError{{code: 6111, message: "Invalid format for Authorization header"}},
-		}
-	case call == VerifyToken && (token != s.cfg.Token || s.token.Account):
-		return &apiError{status: 401, code: 1000, message: "Invalid API Token"}
-	case token != s.cfg.Token:
-		return &apiError{status: 403, code: 9109, message: "Invalid access token"}
-	case call == VerifyToken:
-		return nil
-	case s.token.Status != "active":
-		return &apiError{status: 401, code: 10000, message: "Authentication error"}
-	case call == ListZones && s.token.NoZoneRead:
-		return &apiError{status: 403, code: 0, message: "Actor 'com.cloudflare.api.token." + digest("token") + "' requires permission 'com.cloudflare.api.account.zone.list' to list zones"}
-	case call == GetZone && s.token.NoZoneRead, call == ListRecords && s.token.NoDNSRead, call == GetRecord && s.token.NoDNSRead, call.Writes() && s.token.NoDNSEdit:
-		return denied
-	}
-	return nil
 }
 
 // meter counts requests in windows.

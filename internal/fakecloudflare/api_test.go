@@ -388,3 +388,33 @@ func TestLoopbackOnly(t *testing.T) {
 		t.Error("listens everywhere")
 	}
 }
+
+// TestTokens: the token of a zone is good for that zone and no other, and dies alone.
+func TestTokens(t *testing.T) {
+	s, err := fakecloudflare.Memory(fakecloudflare.Config{Zones: []fakecloudflare.Zone{{Name: zoneName}, {Name: "example.org", Token: "second"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	as := func(token string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	}
+	check := func(when, token, zone string, want int) {
+		t.Helper()
+		if a := ask(t, s, "GET", "/zones/"+s.ZoneID(zone)+"/dns_records", "", as(token)); a.Status != want {
+			t.Errorf("%s: the records of %s by %s: %d %s, want %d", when, zone, token, a.Status, a.codes(), want)
+		}
+	}
+	for _, token := range []string{"fake-token", "second"} {
+		if a := ask(t, s, "GET", "/zones", "", as(token)); a.Info.Total != 1 {
+			t.Errorf("%s sees %d zones", token, a.Info.Total)
+		}
+	}
+	check("at first", "fake-token", zoneName, 200)
+	check("at first", "second", zoneName, 403)
+	check("at first", "fake-token", "example.org", 403)
+	check("at first", "second", "example.org", 200)
+	s.SetTokenOf("example.org", fakecloudflare.Token{Status: "expired"})
+	check("later", "second", "example.org", 401)
+	check("later", "fake-token", zoneName, 200)
+}

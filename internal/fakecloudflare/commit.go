@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // commit carries out a request.
@@ -16,13 +15,13 @@ func (s *Server) commit(req Request, to route, f *fault) reply {
 	case ListIPs:
 		return done(ranges)
 	case VerifyToken:
-		return done(s.verified())
+		return done(s.verified(req.token))
 	case ListZones:
 		return s.listZones(req)
 	case Other:
 		return refusal(&apiError{status: 400, code: 7000, message: "No route for that URI"})
 	}
-	z, err := s.zoneOf(to)
+	z, err := s.zoneOf(to, req.token)
 	if err != nil {
 		return refusal(err)
 	}
@@ -36,20 +35,12 @@ func (s *Server) commit(req Request, to route, f *fault) reply {
 	return done(result)
 }
 
-func (s *Server) verified() map[string]any {
-	m := map[string]any{"id": digest("token"), "status": s.token.Status}
-	if !s.token.Expires.IsZero() {
-		m["expires_on"] = s.token.Expires.UTC().Format(time.RFC3339)
-	}
-	return m
-}
-
-func (s *Server) zoneOf(to route) (*zone, error) {
+func (s *Server) zoneOf(to route, token string) (*zone, error) {
 	if !isID(to.zone) {
 		return nil, &apiError{status: 404, code: 7003, message: "Could not route to " + prefix + "/zones/" + to.zone + ", perhaps your object identifier is invalid?"}
 	}
 	for _, z := range s.zones {
-		if z.ID == to.zone {
+		if z.ID == to.zone && s.tokenOf(z) == token {
 			return z, nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Config of a Server. The zero value works: no zone, the token "fake-token".
 type Config struct {
-	// The token that the API takes. Default: fake-token.
+	// The token for all zones that have none of their own. Default: fake-token.
 	Token string
 	// The zones at the start.
 	Zones []Zone
@@ -57,6 +57,8 @@ type Zone struct {
 	Name string
 	// 32 hexadecimal digits. Default: derived from the name.
 	ID string
+	// A token for this zone, which then takes no other. Default: Config.Token.
+	Token string
 	// Default: two names under ns.cloudflare.com.
 	NameServers []string
 	Records     []Record

@@ -22,7 +22,7 @@ func (z *zone) json() map[string]any {
 func (s *Server) listZones(req Request) reply {
 	list := []any{}
 	for _, z := range s.zones {
-		if name := req.Query.Get("name"); name == "" || strings.EqualFold(name, z.Name) {
+		if name := req.Query.Get("name"); s.tokenOf(z) == req.token && (name == "" || strings.EqualFold(name, z.Name)) {
 			list = append(list, z.json())
 		}
 	}

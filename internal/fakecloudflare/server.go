@@ -24,7 +24,7 @@ type Server struct {
 	mu     sync.Mutex // guards what follows; never held while waiting
 	zones  []*zone
 	nextID uint64
-	token  Token
+	tokens map[string]Token
 	faults []*fault
 	hook   func(Request, Stage)
 	log    []Request
@@ -81,7 +81,8 @@ func Start(cfg Config) (*Server, error) {
 // Memory makes a Server without sockets: use it through Handler, Transport, Lookup
 // and the resolvers' Handler and Transport.
 func Memory(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg.withDefaults(), done: make(chan struct{}), counts: map[Call]int{}, token: Token{Status: "active"}}
+	s := &Server{cfg: cfg.withDefaults(), done: make(chan struct{}), counts: map[Call]int{}, tokens: map[string]Token{}}
+	s.tokens[s.cfg.Token] = Token{Status: "active"}
 	if s.ca = s.cfg.CA; s.ca == nil {
 		ca, err := NewCA()
 		if err != nil {

@@ -56,6 +56,7 @@ func (s *Server) addZone(z Zone) error {
 	z.Records = nil
 	stored := &zone{Zone: z, byID: map[string]*stored{}, byName: map[string][]*stored{}, past: map[string][]version{}}
 	s.zones = append(s.zones, stored)
+	s.tokens[s.tokenOf(stored)] = Token{Status: "active"}
 	for _, r := range records {
 		if _, err := s.put(stored, r); err != nil {
 			return err

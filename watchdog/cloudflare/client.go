@@ -76,10 +76,13 @@ type hold struct {
 type scope struct {
 	zone  string // its id, or the name it is looked up by
 	write string // what tells one write from others; empty for reads
+	// probing: a refusal of the token holds back this alone, for what is wrong with the
+	// token is asked next.
+	probing bool
 }
 
 // self is the scope of what the token asks about itself: not all tokens may.
-var self = scope{zone: "token"}
+var self = scope{zone: "token", probing: true}
 
 // Stats is what a Client has seen.
 type Stats struct {
@@ -265,7 +268,7 @@ func (c *Client) fail(ctx context.Context, x *exchange, on scope) *Error {
 // a refused write to one path never delays the write to another.
 func (c *Client) backOff(now time.Time, e *Error, kind Kind, on scope) time.Time {
 	failure := Failure{Flat: kind.flat(), RetryAfter: e.RetryAfter, Jitter: c.jitter(maxJitter)}
-	if kind.flat() && (kind != KindAuth || on == self) {
+	if kind.flat() && (kind != KindAuth || on.probing) {
 		c.forget(now)
 		h := hold{c.single[on].Failed(now, failure), now}
 		c.single[on] = h

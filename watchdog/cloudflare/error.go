@@ -107,6 +107,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// OfRequest reports whether it is what was asked for that is refused, and not who
+// asks: another change might be taken.
+func (e *Error) OfRequest() bool {
+	return e.Kind == KindConflict || e.Kind == KindInvalid || e.Kind == KindRefused
+}
+
 // Permanent reports whether the same request will fail again until somebody
 // changes something.
 func (e *Error) Permanent() bool { return e.Kind.flat() }

@@ -2,14 +2,19 @@ package cloudflare
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cloudflare/cloudflare-go/v4/dns"
 	"github.com/cloudflare/cloudflare-go/v4/zones"
+
+	"github.com/edgeward/edgeward/watchdog/records"
 )
 
 // Zone is a zone as the API shows it.
@@ -30,7 +35,7 @@ func (z *Zone) check() error {
 }
 
 // ZoneByName finds a zone that the token may see. The Error is of KindNotFound if
-// there is none.
+// there is none, and says so if the token has expired or is disabled.
 func (c *Client) ZoneByName(ctx context.Context, name string) (Zone, error) {
 	const op = "finding the zone"
 	name, err := checkName(op, name)
@@ -40,7 +45,7 @@ func (c *Client) ZoneByName(ctx context.Context, name string) (Zone, error) {
 	var params zones.ZoneListParams
 	params.Name.Value, params.Name.Present = name, true
 	var list []Zone
-	err = c.do(ctx, op, scope{zone: name}, func(ctx context.Context) error {
+	err = c.do(ctx, op, scope{zone: name, probing: true}, func(ctx context.Context) error {
 		_, err := c.zones.List(ctx, params)
 		return err
 	}, func(reply envelope) error {
@@ -55,7 +60,7 @@ func (c *Client) ZoneByName(ctx context.Context, name string) (Zone, error) {
 		return nil
 	})
 	if err != nil {
-		return Zone{}, err
+		return Zone{}, c.blame(ctx, op, err)
 	}
 	for _, z := range list {
 		if z.Name == name {
@@ -63,6 +68,22 @@ func (c *Client) ZoneByName(ctx context.Context, name string) (Zone, error) {
 		}
 	}
 	return Zone{}, &Error{Kind: KindNotFound, Op: op, Detail: fmt.Sprintf("the token sees no zone %s: correct the name, give the token the permission Zone > Zone > Read, or configure the zone by its id", name)}
+}
+
+// blame says of a refusal what is wrong with the token, if that is known to be: the
+// provider refuses a dead token in the same words as a wrong one.
+func (c *Client) blame(ctx context.Context, op string, err error) error {
+	refused, _ := errors.AsType[*Error](err)
+	if !refused.denied() {
+		return err
+	}
+	state, unknown := c.tokenState(ctx, op)
+	if unknown != nil || state.Status == active {
+		return err
+	}
+	dead := state.dead(op)
+	dead.Until = refused.Until
+	return dead
 }
 
 // Zone returns a zone by its id.
@@ -99,6 +120,14 @@ type TokenState struct {
 	Expires time.Time
 }
 
+// active is the state of a good token.
+const active = "active"
+
+// dead is the error of a token that is not active.
+func (s TokenState) dead(op string) *Error {
+	return &Error{Kind: KindAuth, Op: op, Detail: fmt.Sprintf("the token is %s: make a new one, and set token", s.Status)}
+}
+
 // Verify checks, without changing anything, that the token is good and may read the
 // records of the zone. Whether it may write them only a write can tell. If it may
 // not, the Error says what is wrong with the token.
@@ -112,8 +141,8 @@ func (c *Client) Verify(ctx context.Context, zoneID string) (TokenState, error) 
 	if err != nil && !refused.denied() {
 		return TokenState{}, err
 	}
-	if err == nil && state.Status != "active" {
-		return state, &Error{Kind: KindAuth, Op: op, Detail: fmt.Sprintf("the token is %s: make a new one, and set token", state.Status)}
+	if err == nil && state.Status != active {
+		return state, state.dead(op)
 	}
 	anonymous := err != nil
 	err = c.readOne(ctx, op, zoneID)
@@ -158,7 +187,7 @@ func (c *Client) tokenState(ctx context.Context, op string) (TokenState, error) 
 			return errors.New("the state of the token is not readable")
 		}
 		switch said.Status {
-		case "active", "disabled", "expired":
+		case active, "disabled", "expired":
 			return nil
 		}
 		return errors.New("the state of the token is none that we know")
@@ -167,4 +196,33 @@ func (c *Client) tokenState(ctx context.Context, op string) (TokenState, error) 
 		return TokenState{Status: "unknown"}, err
 	}
 	return TokenState{said.Status, said.Expires}, nil
+}
+
+// noRecord has the codes that say there is no such record.
+var noRecord = []int{81044, 1002}
+
+// MayWrite learns whether the token may change records, without changing one: it asks
+// for a change of a record that is not there. Nil means that the provider has looked for
+// the record; an Error of KindAuth or KindForbidden that it did not get as far. Any other
+// error says nothing either way.
+func (c *Client) MayWrite(ctx context.Context, zoneID string) error {
+	const op = "asking whether the token may write"
+	if err := checkID(op, zoneID); err != nil {
+		return err
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	params := batchParams(zoneID, records.Batch{Patches: []records.Patch{{
+		Record: records.Record{ID: hex.EncodeToString(id[:]), Type: records.A}, Comment: records.Mark{}.String(),
+	}}})
+	on := scope{zone: zoneID, write: hex.EncodeToString(id[:]), probing: true}
+	err := c.do(ctx, op, on, func(ctx context.Context) error {
+		_, err := c.records.Batch(ctx, params)
+		return err
+	}, func(envelope) error { return errors.New("a change of a record that is not there was taken") })
+	refused, ok := errors.AsType[*Error](err)
+	if ok && slices.ContainsFunc(refused.Codes, func(code int) bool { return slices.Contains(noRecord, code) }) {
+		return nil
+	}
+	return err
 }

@@ -11,6 +11,10 @@ func (t *step) command(c Command) {
 	case Unpin:
 		t.s.Pinned = Nowhere
 		t.because("the rules decide again")
+	case DrillTo:
+		t.drillTo(c)
+	case EndDrill:
+		t.endDrill(c)
 	case PauseFor:
 		t.pause(c)
 	case Resume:
@@ -25,25 +29,34 @@ func (t *step) command(c Command) {
 }
 
 func (t *step) switchTo(c Command) {
-	switch {
-	case c.Path < 0 || c.Path >= len(t.p.Paths):
-		t.refuse("there is no such path")
-	case !t.s.Records.Known:
-		t.refuse("the records have not been read yet")
-	case t.s.Records.Conflict != "":
-		t.refuse("conflict: %s", t.s.Records.Conflict)
-	case t.s.Move != nil && t.s.Move.Asked:
-		t.refuse("a write to %s is under way", t.p.name(t.s.Move.To))
-	case t.s.Paused != nil:
-		t.refuse("paused: resume first")
-	case !t.provenWithHome(c.Path):
-		t.refuse("%s", t.unproven(c.Path))
-	default:
-		t.goTo(c)
+	if why := t.forbidden(c.Path); why != "" {
+		t.refuse("%s", why)
+		return
 	}
+	t.goTo(c)
+}
+
+// forbidden says why an operator may not move a site to a path now, or nothing.
+func (t *step) forbidden(to int) string {
+	switch {
+	case to < 0 || to >= len(t.p.Paths):
+		return "there is no such path"
+	case !t.s.Records.Known:
+		return "the records have not been read yet"
+	case t.s.Records.Conflict != "":
+		return "conflict: " + t.s.Records.Conflict
+	case t.s.Move != nil && t.s.Move.Asked:
+		return "a write to " + t.p.name(t.s.Move.To) + " is under way"
+	case t.s.Paused != nil:
+		return "paused: resume first"
+	case !t.provenWithHome(to):
+		return t.unproven(to)
+	}
+	return ""
 }
 
 func (t *step) goTo(c Command) {
+	t.s.Drill = nil // somebody wants something else
 	if c.Do == Pin {
 		t.s.Pinned = c.Path
 	} else {

@@ -34,7 +34,7 @@ func (t *step) evaluate() {
 	case t.s.Paused != nil || !t.s.BlindSince.IsZero():
 		return
 	}
-	for _, rule := range []func() bool{t.pinned, t.failover, t.withdraw, t.repair, t.goBack} {
+	for _, rule := range []func() bool{t.pinned, t.failover, t.drill, t.withdraw, t.repair, t.goBack} {
 		if rule() {
 			return
 		}
@@ -45,7 +45,10 @@ func (t *step) evaluate() {
 // still right, or lets it go.
 func (t *step) pursue() {
 	m := t.s.Move
+	t.recall(m)
 	switch {
+	case t.s.Move == nil:
+		t.evaluate()
 	case m.Asked:
 	case m.Cause == Withdraw && !t.total():
 		t.s.Move, t.s.Bare = nil, m.Unsure // what came through of it is repaired
@@ -54,6 +57,7 @@ func (t *step) pursue() {
 		t.s.Move = nil
 		t.because("the move to %s is off: nothing of it was written, and %s", t.p.name(m.To), t.mootWhy(m))
 		t.evaluate()
+	case t.spurned(m):
 	case t.now.Before(m.Retry) || t.s.Paused != nil || !t.s.BlindSince.IsZero():
 	case m.Cause == Withdraw || t.provenWithHome(m.To):
 		t.ask()
@@ -79,8 +83,12 @@ func (t *step) moot(m *Move) bool {
 		return t.s.Records.On == m.To && !t.s.Records.Drift || t.failed(m.To)
 	case Return:
 		return !t.mayReturn(m.To)
+	case Rehearsal:
+		if d := t.s.Drill; d != nil && m.To == d.Back { // the way back is not given up
+			return t.failed(m.To)
+		}
 	}
-	return m.Cause == Manual && t.s.Pinned != m.To &&
+	return (m.Cause == Manual || m.Cause == Rehearsal) && t.s.Pinned != m.To &&
 		(t.failed(m.To) || m.Attempts >= manualTries || t.now.Sub(m.Since) >= manualFor)
 }
 
@@ -96,6 +104,9 @@ func (t *step) mootWhy(m *Move) string {
 	case Failover:
 		return t.p.name(m.From) + " works again"
 	case Return:
+		if t.shunned(m.To) {
+			return "the provider refuses " + t.p.name(m.To) + ": " + m.Refusal
+		}
 		return t.p.name(m.To) + " is not well any more"
 	case Repair:
 		return "there is nothing left to repair"
@@ -173,7 +184,7 @@ func (t *step) failover() bool {
 		t.release()
 		return false
 	}
-	for i := range t.p.Paths {
+	for _, i := range t.inOrder() {
 		if i != from && t.provenWithHome(i) && !t.failed(i) && (t.dead(from) || t.clear(i)) {
 			return t.begin(i, Failover, fmt.Sprintf("%s failed: %s", t.p.name(from), t.detail(from)))
 		}
@@ -270,8 +281,11 @@ func (t *step) repair() bool {
 
 // goBack returns to the best path that has been well for long enough.
 func (t *step) goBack() bool {
-	if t.s.On != t.s.Want && len(t.s.Meddled) >= meddleLimit {
+	switch {
+	case t.s.On != t.s.Want && len(t.s.Meddled) >= meddleLimit:
 		return false // it would be one more repair
+	case t.s.Drill != nil:
+		return false // it has a way back of its own
 	}
 	for i := range max(t.s.On, 0) {
 		if t.s.Pinned < 0 && t.mayReturn(i) {
@@ -283,7 +297,7 @@ func (t *step) goBack() bool {
 
 func (t *step) mayReturn(i int) bool {
 	recovery := none(t.p.Recovery)
-	return t.provenWithHome(i) &&
+	return t.provenWithHome(i) && !t.shunned(i) &&
 		t.healthyFor(i) >= recovery && !t.healthySince(i).IsZero() &&
 		(!t.needsLocal(i) || t.s.Local.healthyFor(recovery, t.now)) &&
 		t.now.Sub(t.s.LastMove) >= none(t.p.Dwell) &&

@@ -79,6 +79,9 @@ type Wrote struct {
 	Detail string
 	// Retry is when the provider may be asked again.
 	Retry time.Time
+	// OfTarget: it is the records of this path that are refused, and others might be
+	// taken. Only with Refused.
+	OfTarget bool
 }
 
 // Outcome is what became of a write.
@@ -101,8 +104,8 @@ func (o Outcome) String() string { return outcomes[o] }
 // says why.
 type Command struct {
 	Do    Do
-	Path  int       // for Switch and Pin
-	Until time.Time // for PauseFor; zero: until resume
+	Path  int       // for Switch, Pin and DrillTo
+	Until time.Time // for PauseFor; zero: until resume. For DrillTo: when to go back
 	By    string
 	Why   string
 }
@@ -117,11 +120,15 @@ const (
 	Unpin              // let the rules decide again
 	PauseFor           // write nothing
 	Resume             // end the pause
+	DrillTo            // go to Path, and back at Until
+	EndDrill           // go back now
 )
 
-var dos = [...]string{Switch: "switch", Pin: "pin", Unpin: "unpin", PauseFor: "pause", Resume: "resume"}
+var dos = [...]string{
+	Switch: "switch", Pin: "pin", Unpin: "unpin", PauseFor: "pause", Resume: "resume", DrillTo: "drill", EndDrill: "end drill",
+}
 
-// String returns switch, pin, unpin, pause or resume.
+// String returns switch, pin, unpin, pause, resume, drill or end drill.
 func (d Do) String() string { return dos[d] }
 
 // Slept says that the machine was suspended, or its clock is not to be trusted.
@@ -149,7 +156,7 @@ func (e Wrote) describe(Policy) string {
 
 func (e Command) describe(p Policy) string {
 	text := e.Do.String()
-	if e.Do == Switch || e.Do == Pin {
+	if e.Do == Switch || e.Do == Pin || e.Do == DrillTo {
 		text += " to " + p.name(e.Path)
 	}
 	if e.By != "" {
@@ -201,8 +208,10 @@ type Write struct {
 // Announce asks for people to be told.
 type Announce struct {
 	What What
-	// From and To are names of paths, where it is about a move.
+	// From and To are names of paths, where it is about a move. Cause is that of one
+	// that was made.
 	From, To string
+	Cause    Cause
 	Why      string
 	// Since is when it began, for what lasts.
 	Since time.Time

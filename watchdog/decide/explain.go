@@ -105,6 +105,8 @@ func (t *step) why(e Explanation) string {
 		return "moving to " + t.p.name(m.To) + ": " + m.Why
 	case !t.s.Records.Known:
 		return "the records have not been read yet"
+	case t.s.Drill != nil:
+		return t.rehearsing()
 	case t.s.Want == Nowhere:
 		return "the records name several paths: switch to one"
 	case t.s.Pinned >= 0:
@@ -126,6 +128,8 @@ func (t *step) wait(e Explanation) string {
 	switch {
 	case e.BudgetLeft == 0:
 		return text + "the hour's moves are used up"
+	case t.shunned(0):
+		return text + "the provider would not take its records; it is asked again in " + t.s.Shunned[0].Sub(t.now).Round(time.Second).String()
 	case !first.Usable:
 		return text + first.Why
 	case first.RecoveryLeft > 0:

@@ -68,8 +68,12 @@ func (t *step) announce(what What, to int, why string) {
 
 // fit gives the state as many paths as the policy has.
 func (s *State) fit(p Policy) {
-	if n := len(p.Paths); len(s.Paths) != n {
+	n := len(p.Paths)
+	if len(s.Paths) != n {
 		s.Paths = slices.Grow(s.Paths, n)[:n]
+	}
+	if len(s.Shunned) != n {
+		s.Shunned = slices.Grow(s.Shunned, n)[:n]
 	}
 }
 
@@ -251,7 +255,7 @@ func (t *step) adopt() {
 // hand. The way back waits as after a move of our own.
 func (t *step) movedByOthers(when string) {
 	from := t.s.Want
-	t.s.Want, t.s.LastMove = t.s.On, t.now
+	t.s.Want, t.s.LastMove, t.s.Drill = t.s.On, t.now, nil
 	t.because("the records went from %s to %s %s", t.p.name(from), t.p.name(t.s.On), when)
 	t.do(Announce{What: MovedByOthers, From: t.p.name(from), To: t.p.name(t.s.On), Why: t.rec.Reason, Since: t.now})
 }
@@ -277,6 +281,7 @@ func (t *step) arrived(why string) {
 	m := t.s.Move
 	t.s.Move, t.s.On, t.s.Want = nil, m.To, m.To
 	t.s.Bare = m.Cause == Withdraw
+	t.shunUntil(m.To, time.Time{})
 	t.because("%s: %s", t.p.name(m.To), why)
 	if t.s.Told.Refusing {
 		t.s.Told.Refusing = false
@@ -290,11 +295,11 @@ func (t *step) arrived(why string) {
 	}
 	t.s.LastMove = t.now // a word of an operator counts, even if it changes no path
 	if m.From != m.To {
-		if m.Cause != Manual { // what a person does is no sign of a restless path
+		if m.Cause != Manual && m.Cause != Rehearsal { // what a person does is no sign of a restless path
 			t.s.Moves = append(t.s.Moves, t.now)
 		}
 		t.over(m.To)
-		t.do(Announce{What: Moved, From: t.p.name(m.From), To: t.p.name(m.To), Why: m.Why, Since: m.Since})
+		t.do(Announce{What: Moved, From: t.p.name(m.From), To: t.p.name(m.To), Cause: m.Cause, Why: m.Why, Since: m.Since})
 	}
 	t.s.forget()
 }
@@ -330,6 +335,8 @@ func (t *step) wrote(w Wrote) {
 		return
 	case Unsure:
 		m.Unsure = true
+	case Refused:
+		t.shun(m, w)
 	}
 	m.Refusal = w.Detail
 	t.because("write to %s not confirmed: %s", t.p.name(m.To), w.Detail)

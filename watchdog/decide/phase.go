@@ -73,7 +73,7 @@ func Pace(p Policy, s State, of Source, now time.Time) time.Duration {
 			return p.Burst
 		}
 		return min(max(2*p.Burst, time.Second), p.Interval) // what a move would rest upon
-	case serving || s.Want != 0 || !trouble.IsZero() || s.Move != nil:
+	case serving || s.Want != 0 || !trouble.IsZero() || s.Move != nil || s.Drill != nil:
 		return p.Interval
 	}
 	return p.Standby

@@ -168,7 +168,7 @@ func (w *witnessed) event(pick func(n int, what string) int) decide.Event {
 		}
 		return wrote
 	case 7:
-		c := decide.Command{Do: decide.Do(pick(5, "do")), Path: pick(len(w.p.Paths)+1, "path") - 1}
+		c := decide.Command{Do: decide.Do(pick(7, "do")), Path: pick(len(w.p.Paths)+1, "path") - 1}
 		if pick(2, "until") == 0 {
 			c.Until = w.now.Add(time.Minute)
 		}

@@ -17,6 +17,7 @@ type Saved struct {
 	Moves    []time.Time `json:"moves,omitempty"`
 	Meddled  []time.Time `json:"meddled,omitempty"`
 	Paused   *Pause      `json:"paused,omitempty"`
+	Drill    *SavedDrill `json:"drill,omitempty"`
 	// Told is what people know: who sees the end of it tells them, whoever began.
 	Told SavedTold `json:"told,omitzero"`
 	// SavedAt is when this was made.
@@ -33,6 +34,14 @@ type SavedMove struct {
 	Cause Cause     `json:"cause"`
 	Why   string    `json:"why,omitempty"`
 	Since time.Time `json:"since,omitzero"`
+}
+
+// SavedDrill is a drill whose way back is still to come. Who asked for it does not live
+// through a restart, so the way back begins then.
+type SavedDrill struct {
+	To   string `json:"to"`
+	Back string `json:"back"`
+	By   string `json:"by,omitempty"`
 }
 
 // SavedTold is [Told], with names for paths.
@@ -63,6 +72,9 @@ func Save(p Policy, s State, now time.Time) Saved {
 	}
 	if m := s.Move; m != nil {
 		saved.Move = &SavedMove{From: p.place(m.From), To: p.place(m.To), Cause: m.Cause, Why: m.Why, Since: m.Since}
+	}
+	if d := s.Drill; d != nil {
+		saved.Drill = &SavedDrill{To: p.place(d.To), Back: p.place(d.Back), By: d.By}
 	}
 	t := s.Told
 	saved.Told = SavedTold{
@@ -133,6 +145,9 @@ func Restore(p Policy, saved Saved, now time.Time, keepDwell bool) State {
 			From: p.index(m.From), To: p.index(m.To), Cause: m.Cause, Why: m.Why, Since: m.Since,
 			Unsure: true, Attempts: 1,
 		}
+	}
+	if d := saved.Drill; d != nil && p.index(d.To) != Nowhere && p.index(d.Back) != Nowhere {
+		s.Drill = &Drill{To: p.index(d.To), Back: p.index(d.Back), By: d.By, Until: now}
 	}
 	if e := saved.Evidence; e != nil {
 		s.recall(p, *e, saved.SavedAt, now)

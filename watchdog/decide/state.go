@@ -38,6 +38,11 @@ type State struct {
 	Meddled []time.Time
 
 	Paused *Pause
+	// Drill is a move that is being tried, and its way back. Nil: none.
+	Drill *Drill
+	// Shunned is until when no move is made to a path if there is another, for the
+	// provider would not take its records; by path.
+	Shunned []time.Time
 	// Pinned is the path an operator has fixed, or Nowhere.
 	Pinned int
 	// OutageSince is when no path was left. Zero: there is one.
@@ -93,7 +98,9 @@ const (
 	Return   Cause = "return"   // a better path has been well for long
 	Repair   Cause = "repair"   // somebody else has changed them, or a write came through in part
 	Manual   Cause = "manual"   // an operator says so
-	Withdraw Cause = "withdraw" // a total outage: take the AAAA records out
+	// Rehearsal is a drill, there and back.
+	Rehearsal Cause = "drill"
+	Withdraw  Cause = "withdraw" // a total outage: take the AAAA records out
 )
 
 // Move is a write under way, from the intent to its confirmation.
@@ -111,6 +118,8 @@ type Move struct {
 	Retry time.Time
 	// Refusal is what the provider last said.
 	Refusal string
+	// Refused is how many times it would not take the records of this path.
+	Refused int
 }
 
 // Pause stops all writes. Probes go on.
@@ -247,6 +256,9 @@ func (s *State) own() {
 	s.Told.Down = slices.Clone(s.Told.Down)
 	if s.Move != nil {
 		s.Move = new(*s.Move)
+	}
+	if s.Drill != nil {
+		s.Drill = new(*s.Drill)
 	}
 }
 

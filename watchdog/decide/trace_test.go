@@ -136,6 +136,10 @@ func readEvents(t *testing.T, p decide.Policy, s decide.State, now time.Time, wo
 	case "switch", "pin":
 		do := map[string]decide.Do{"switch": decide.Switch, "pin": decide.Pin}[words[0]]
 		return []decide.Event{decide.Command{Do: do, Path: place(p, words[1]), By: "ann"}}
+	case "drill":
+		return []decide.Event{decide.Command{Do: decide.DrillTo, Path: place(p, words[1]), Until: now.Add(duration(t, words[2])), By: "ann"}}
+	case "end":
+		return []decide.Event{decide.Command{Do: decide.EndDrill, By: "ann"}}
 	case "unpin":
 		return []decide.Event{decide.Command{Do: decide.Unpin}}
 	case "pause":
@@ -204,7 +208,7 @@ func readWrote(t *testing.T, p decide.Policy, s decide.State, now time.Time, wor
 		w.Retry = time.Time{}
 		w.Records = decide.Records{Known: true, On: s.Move.To, Drift: s.Move.Cause == decide.Withdraw}
 	case "refused":
-		w.Outcome = decide.Refused
+		w.Outcome, w.OfTarget = decide.Refused, slices.Contains(words, "target")
 	case "unsure":
 		w.Outcome = decide.Unsure
 	case "dry":

@@ -115,10 +115,10 @@ func TestBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, fake{operator: "A", v4: text("9.9.9.10"), v6: p}, fake{operator: "B", v4: text("9.9.9.10"), v6: p}, fake{operator: "C", v4: p, v6: p})
-			r.Timeout = time.Second
+			r.Timeout = 3 * time.Second // for a machine that is busy: those who answer do so at once
 			start := time.Now()
 			o := r.Look(t.Context())
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 8*time.Second {
 				t.Errorf("took %s", took)
 			}
 			judge(t, o.V4, "9.9.9.10")

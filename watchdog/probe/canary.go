@@ -62,7 +62,7 @@ func (c *Canary) Run(ctx context.Context) Result {
 	}
 	b, cancel := newBudget(ctx, r.Started, cmp.Or(c.Timeout, canaryTimeout))
 	defer cancel()
-	addr, f := c.find(b, &r)
+	addr, again, f := c.find(b, &r)
 	if f != nil {
 		r.Took = time.Since(r.Started)
 		return r
@@ -70,47 +70,49 @@ func (c *Canary) Run(ctx context.Context) Result {
 	h := c.at(addr)
 	r.Addr = h.Addr
 	h.run(b, &r)
-	c.keep(&r)
+	c.keep(&r, again)
 	return r
 }
 
-// keep remembers what led to a good answer, and forgets what did not.
-func (c *Canary) keep(r *Result) {
+// keep remembers what led to a good answer, and forgets what did not. Addresses that
+// were used again are not kept for longer: only a lookup is worth that.
+func (c *Canary) keep(r *Result, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	switch {
 	case r.Value != evidence.Good:
 		c.until = time.Time{}
-	case !now.Before(c.until) && c.Keep > 0:
+	case !again && c.Keep > 0:
 		c.kept, c.until = *r.Lookup, now.Add(min(c.Keep, r.Lookup.TTL))
 	}
 }
 
-// lookup finds the name, or remembers it.
-func (c *Canary) lookup(b budget) (resolve.Found, error) {
+// lookup finds the name, or remembers it: then it is used again.
+func (c *Canary) lookup(b budget) (found resolve.Found, again bool, err error) {
 	c.mu.Lock()
 	kept, fresh := c.kept, time.Now().Before(c.until)
 	c.mu.Unlock()
 	if fresh {
-		return kept, nil
+		return kept, true, nil
 	}
 	set := cmp.Or(c.Resolve, &resolve.Set{})
-	return set.Lookup(b, c.Name, c.Family)
+	found, err = set.Lookup(b, c.Name, c.Family)
+	return found, false, err
 }
 
 // find chooses an address, or concludes.
-func (c *Canary) find(b budget, r *Result) (netip.Addr, *fault) {
-	found, err := c.lookup(b)
+func (c *Canary) find(b budget, r *Result) (addr netip.Addr, again bool, f *fault) {
+	found, again, err := c.lookup(b)
 	r.Resolve, r.Lookup = time.Since(r.Started), &found
 	if err == nil {
 		pick := c.Pick
 		if pick == nil {
 			pick = rand.IntN
 		}
-		return found.Addrs[pick(len(found.Addrs))], nil
+		return found.Addrs[pick(len(found.Addrs))], again, nil
 	}
-	f := &fault{DNS, err.Error()}
+	f = &fault{DNS, err.Error()}
 	if b.caller.Err() != nil {
 		f = &fault{Cancelled, "cancelled looking up the name"}
 	}
@@ -118,5 +120,5 @@ func (c *Canary) find(b budget, r *Result) (netip.Addr, *fault) {
 	if f.reason == DNS && resolve.Answered(err) {
 		r.Value = evidence.Bad
 	}
-	return netip.Addr{}, f
+	return netip.Addr{}, false, f
 }

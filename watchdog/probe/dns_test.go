@@ -28,7 +28,12 @@ const resolverName = "dns.example.com"
 func resolver(t *testing.T, ca *authority, code dnsmessage.RCode, addrs ...string) *resolve.Resolver {
 	t.Helper()
 	config := ca.issue(t, func(c *x509.Certificate) { c.DNSNames = []string{resolverName} })
-	addr := serve(t, overTLS(config, func(c *tls.Conn) {
+	return resolverAt(serve(t, overTLS(config, answerDNS(code, addrs...))), ca)
+}
+
+// answerDNS answers one question.
+func answerDNS(code dnsmessage.RCode, addrs ...string) func(*tls.Conn) {
+	return func(c *tls.Conn) {
 		request, err := http.ReadRequest(bufio.NewReader(c))
 		if err != nil {
 			return
@@ -55,8 +60,7 @@ func resolver(t *testing.T, ca *authority, code dnsmessage.RCode, addrs ...strin
 			return
 		}
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/dns-message\r\nContent-Length: %d\r\n\r\n%s", len(reply), reply)
-	}))
-	return resolverAt(addr, ca)
+	}
 }
 
 func resolverAt(addr netip.AddrPort, ca *authority) *resolve.Resolver {
