@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/internal/secret"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/notify"
 	"github.com/edgeward/edgeward/watchdog/probe"
 	"github.com/edgeward/edgeward/watchdog/records"
 	"github.com/edgeward/edgeward/watchdog/resolve"

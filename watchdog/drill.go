@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/cloudflare"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
 )
 
 // DrillOptions say how far a drill goes.

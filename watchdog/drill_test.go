@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/internal/secret"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 // TestDrill: a drill shows what would happen, with what is true now, and writes nothing.

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/journal"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/internal/secret"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/journal"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 // notes are what people were told.

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/notify"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog/origin"
 	"github.com/edgeward/edgeward/watchdog/records"
 )

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
 )
 
 const (

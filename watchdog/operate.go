@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 // ErrRefused says that an operator's word would be unsafe, or makes no sense now.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 // many is a site of a hundred names, of which the first is in conflict.

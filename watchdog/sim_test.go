@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 var (

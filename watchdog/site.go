@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
 	"github.com/edgeward/edgeward/watchdog/probe"
 )
 

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog/cloudflare"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 // Status is what a watchdog shows of itself. Durations are in seconds.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 // Entry is one line of the history.

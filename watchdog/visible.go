@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
-	"github.com/edgeward/edgeward/watchdog/notify"
 	"github.com/edgeward/edgeward/watchdog/visible"
 )
 

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/journal"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog/cloudflare"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/journal"
-	"github.com/edgeward/edgeward/watchdog/notify"
 	"github.com/edgeward/edgeward/watchdog/probe"
 )
 

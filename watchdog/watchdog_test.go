@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 // play runs a story in a bubble, with a watchdog that is steady on the relay.

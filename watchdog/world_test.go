@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/internal/secret"
 	"github.com/edgeward/edgeward/watchdog"
-	"github.com/edgeward/edgeward/watchdog/evidence"
-	"github.com/edgeward/edgeward/watchdog/journal"
 	"github.com/edgeward/edgeward/watchdog/probe"
 	"github.com/edgeward/edgeward/watchdog/visible"
 )

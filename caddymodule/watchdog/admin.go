@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 func init() {

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 func TestAdminErrors(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 // broker holds what outlives a config: the one watchdog of the process. It sits in a

@@ -13,8 +13,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog"
-	"github.com/edgeward/edgeward/watchdog/notify"
 	"github.com/edgeward/edgeward/watchdog/origin"
 	"github.com/edgeward/edgeward/watchdog/probe"
 	"github.com/edgeward/edgeward/watchdog/resolve"

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 // run runs the program, and expects an exit code and words in what it says.

@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/edgeward/edgeward/caddymodule/table"
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 // local is a command that does its work in this process. It needs no Caddy that

@@ -8,10 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/edgeward/edgeward/internal/evidence"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 // collector reads the watchdog's status when Prometheus asks, so that numbers survive

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/edgeward/edgeward/caddymodule/table"
+	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
-	"github.com/edgeward/edgeward/watchdog/journal"
 )
 
 func printStatus(out io.Writer, st watchdog.Status) {

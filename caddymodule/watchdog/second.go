@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/edgeward/edgeward/watchdog/journal"
+	"github.com/edgeward/edgeward/internal/journal"
 )
 
 // leaveToOther ends the process if it has just been started and another watchdog has

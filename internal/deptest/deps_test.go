@@ -125,8 +125,8 @@ func TestPureCores(t *testing.T) {
 		"relay/limit":  {"sync"}, // one lock around the table, held for a lookup
 		"relay/pool":   {module + "/relay/health"},
 
-		"watchdog/decide":   {module + "/watchdog/evidence"},
-		"watchdog/evidence": nil,
+		"watchdog/decide":   {module + "/internal/evidence"},
+		"internal/evidence": nil,
 		"watchdog/records":  nil,
 		"watchdog/semantic": {"encoding/json", "regexp"}, // rules are data, and look at data
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 )
 
 // Event is what [Next] can be told: [Observed], [Read], [Wrote], [Command],

@@ -3,7 +3,7 @@ package decide
 import (
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 )
 
 // Explanation says why the records name what they name, and what would change it.

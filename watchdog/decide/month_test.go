@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
 )
 
 // month plays a policy against a world in which nothing is wrong but that probes get

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 )
 
 // grace is how much longer than its limit a probe may take before it is taken

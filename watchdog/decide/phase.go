@@ -3,7 +3,7 @@ package decide
 import (
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 )
 
 // Phase is what a site is at, in a word. It is derived: nothing decides by it.

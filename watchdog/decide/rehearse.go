@@ -3,7 +3,7 @@ package decide
 import (
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 )
 
 // Failure is how a path fails in a rehearsal.

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
 )
 
 // stormy is a site in a world of its own: records that hold what was written to them,

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 )
 
 // Nowhere is the place of records that name no path, or that have not been read.

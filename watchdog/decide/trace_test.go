@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/internal/golden"
 	"github.com/edgeward/edgeward/watchdog/decide"
-	"github.com/edgeward/edgeward/watchdog/evidence"
 )
 
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/probe"
 	"github.com/edgeward/edgeward/watchdog/resolve"
 )

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/probe"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/probe"
 	"github.com/edgeward/edgeward/watchdog/semantic"
 )

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/evidence"
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/watchdog/resolve"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/edgeward/edgeward/internal/evidence"
 	"github.com/edgeward/edgeward/internal/fakecloudflare"
-	"github.com/edgeward/edgeward/watchdog/evidence"
 	"github.com/edgeward/edgeward/watchdog/resolve"
 	"github.com/edgeward/edgeward/watchdog/visible"
 )

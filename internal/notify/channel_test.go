@@ -17,7 +17,7 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/edgeward/edgeward/watchdog/notify"
+	"github.com/edgeward/edgeward/internal/notify"
 )
 
 // secrets are parts of URLs in these tests. None may show up anywhere.

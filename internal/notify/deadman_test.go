@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/notify"
+	"github.com/edgeward/edgeward/internal/notify"
 )
 
 // pings is a RoundTripper that notes what it carries.

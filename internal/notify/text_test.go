@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/edgeward/edgeward/watchdog/notify"
+	"github.com/edgeward/edgeward/internal/notify"
 )
 
 func TestTitles(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/edgeward/edgeward/watchdog/journal"
+	"github.com/edgeward/edgeward/internal/journal"
 )
 
 var _ journal.Lease = (*journal.Journal)(nil)

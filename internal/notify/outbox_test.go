@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/journal"
-	"github.com/edgeward/edgeward/watchdog/notify"
+	"github.com/edgeward/edgeward/internal/journal"
+	"github.com/edgeward/edgeward/internal/notify"
 )
 
 // event is one of an incident.

@@ -17,10 +17,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/edgeward/edgeward/internal/evidence"
+	"github.com/edgeward/edgeward/internal/journal"
+	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/internal/secret"
-	"github.com/edgeward/edgeward/watchdog/evidence"
-	"github.com/edgeward/edgeward/watchdog/journal"
-	"github.com/edgeward/edgeward/watchdog/notify"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

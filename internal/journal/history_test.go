@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/edgeward/edgeward/watchdog/journal"
+	"github.com/edgeward/edgeward/internal/journal"
 )
 
 type record struct {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/notify"
+	"github.com/edgeward/edgeward/internal/notify"
 )
 
 // mailServer speaks as much SMTP as a client needs.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/edgeward/edgeward/watchdog/journal"
+	"github.com/edgeward/edgeward/internal/journal"
 )
 
 // document is the name of the outbox in the journal.
