@@ -46,6 +46,7 @@ type APIHandler struct {
 	AgentURL string `json:"agent_url,omitempty"`
 
 	handler http.Handler
+	over    context.Context // ends when the server begins to shut down
 }
 
 // APIToken is a token of the config.
@@ -86,6 +87,9 @@ func (h *APIHandler) Provision(ctx caddy.Context) error {
 		}
 		auth.Static = append(auth.Static, static)
 	}
+	var end func()
+	h.over, end = context.WithCancel(context.Background())
+	onShutdown(ctx, end) // streams would hold the server up
 	h.handler = api.New(api.Options{Fleet: currentFleet, Auth: auth, Source: clientAddr, Log: log})
 	switch h.UI {
 	case "", "on":
@@ -111,6 +115,12 @@ func logRefused(log *slog.Logger, auth *api.Auth, source netip.Addr, reason stri
 func (h *APIHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if !strings.HasPrefix(r.URL.Path, "/edge/") {
 		return next.ServeHTTP(w, r)
+	}
+	if r.Method == http.MethodGet {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(h.over, cancel)()
+		r = r.WithContext(ctx)
 	}
 	h.handler.ServeHTTP(w, r)
 	return nil

@@ -40,6 +40,8 @@ type App struct {
 	// "off". Default: edge/edge.db in Caddy's data directory. It is made when it
 	// is not there. A change takes effect at the next start.
 	Database string `json:"database,omitempty"`
+	// Who is told of what happens. Default: nobody.
+	Notify []*Notify `json:"notify,omitempty"`
 
 	pooled   bool
 	emitter  *emitter
@@ -83,6 +85,10 @@ func (a *App) Start() error {
 		return fmt.Errorf("starting the relay: %w", err)
 	}
 	if err := f.Start(a.declared); err != nil {
+		return err
+	}
+	if err := a.broker.live.Load().tell.use(a.Notify); err != nil {
+		f.Stop(a.declared)
 		return err
 	}
 	if a.emitter != nil {

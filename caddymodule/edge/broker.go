@@ -32,6 +32,7 @@ type machine struct {
 	relay *relay.Relay
 	fleet *fleet.Fleet
 	store *store.Store
+	tell  *teller
 }
 
 var brokers = caddy.NewUsagePool()
@@ -70,7 +71,7 @@ func (b *broker) open(log *slog.Logger, database string) (*fleet.Fleet, error) {
 	if m := b.live.Load(); m != nil {
 		return m.fleet, nil
 	}
-	m := &machine{}
+	m := &machine{tell: &teller{log: log}}
 	var err error
 	m.relay, err = relay.New(relay.Options{
 		Log:        log,
@@ -84,6 +85,7 @@ func (b *broker) open(log *slog.Logger, database string) (*fleet.Fleet, error) {
 		m.close(0)
 		return nil, err
 	}
+	m.fleet.Listen(m.tell.tell)
 	b.live.Store(m)
 	return m.fleet, nil
 }
@@ -111,6 +113,7 @@ func (m *machine) close(drain time.Duration) {
 	if m.fleet != nil {
 		m.fleet.Close()
 	}
+	m.tell.close()
 	if m.store != nil {
 		_ = m.store.Close()
 	}

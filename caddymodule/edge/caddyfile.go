@@ -92,6 +92,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //			limit ...
 //		}
 //		database <file>|off
+//		notify <url> [name <name>] [secret <text>] [timeout <duration>]
 //		drain <duration>|off
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -145,7 +146,7 @@ func (a *App) options() options.Table {
 		"gateway": a.parseGateway,
 		"pool":    a.parsePool,
 		"listen":  a.parseListen,
-		"ports":   a.parsePorts, "database": options.Text(&a.Database),
+		"ports":   a.parsePorts, "database": options.Text(&a.Database), "notify": a.parseNotify,
 		"drain": options.DurationOrOff(&a.Drain),
 	}
 }

@@ -48,6 +48,13 @@ func (a *App) declare(expand expander) (d *fleet.Declared, notices []string, err
 			return nil, nil, fmt.Errorf("ports: limit: %w", err)
 		}
 	}
+	if !hasPlaceholder(a) {
+		made, err := channels(a.Notify, expand)
+		if err != nil {
+			return nil, nil, err
+		}
+		closeAll(made)
+	}
 	notices, err = d.Check()
 	return d, notices, err
 }

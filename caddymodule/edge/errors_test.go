@@ -20,7 +20,7 @@ func edge(inside string) string { return "{\n\tedge {\n" + inside + "\n\t}\n}\n"
 func TestCaddyfileErrors(t *testing.T) {
 	known := gatewayA + homePool // lines 3 to 8
 	cases := []struct{ name, caddyfile, want string }{
-		{"unknown option", edge("\t\tgatway a"), `parsing caddyfile tokens for 'edge': "gatway" is not known here: want one of database, drain, gateway, listen, pool, ports, at Caddyfile:3`},
+		{"unknown option", edge("\t\tgatway a"), `parsing caddyfile tokens for 'edge': "gatway" is not known here: want one of database, drain, gateway, listen, notify, pool, ports, at Caddyfile:3`},
 		{"unknown gateway option", edge("\t\tgateway a {\n\t\t\tdail 192.0.2.1:443\n\t\t}"), `parsing caddyfile tokens for 'edge': "dail" is not known here: want one of check, dial, http_port, proxy_protocol, token, at Caddyfile:4`},
 		{"argument behind edge", "{\n\tedge on {\n\t}\n}\n", `parsing caddyfile tokens for 'edge': wrong argument count or unexpected line ending after 'on', at Caddyfile:2`},
 		{"gateway without a name", edge("\t\tgateway {\n\t\t\tdial 192.0.2.1:443\n\t\t}"), `parsing caddyfile tokens for 'edge': gateway needs a name, at Caddyfile:3`},

@@ -41,6 +41,10 @@ func askAPI(w http.ResponseWriter, r *http.Request) {
 // withPage serves the web page beside an API.
 func withPage(api, page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path+"/" == ui.Root {
+			http.Redirect(w, r, ui.Root, http.StatusPermanentRedirect)
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, ui.Root) {
 			page.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), apiKey{}, api)))
 			return

@@ -64,9 +64,37 @@ const (
 	Test Kind = "test"
 )
 
+// The kinds of a relay. Site is a gateway, a pool or a route there, and From and To
+// are phases or gateways.
+const (
+	// GatewayState: a gateway is down, or alive again.
+	GatewayState Kind = "gateway_state_change"
+	// Flapping: it goes down again and again.
+	Flapping Kind = "gateway_flap_warning"
+	// PoolFailover: another member of a pool serves than the first.
+	PoolFailover Kind = "pool_failover_activated"
+	// PoolRestored: the first one serves again.
+	PoolRestored Kind = "pool_failover_restored"
+	// PoolOutage: no member of a pool is alive.
+	PoolOutage Kind = "pool_outage_started"
+	// PoolOutageOver: one is again.
+	PoolOutageOver Kind = "pool_outage_resolved"
+	// AgentSilent: an agent does not report itself.
+	AgentSilent Kind = "agent_silent"
+	// AgentBack: it does again.
+	AgentBack Kind = "agent_connected"
+	// TargetDown: a server behind a gateway cannot be reached from there.
+	TargetDown Kind = "target_unreachable"
+	// TargetUp: it can again.
+	TargetUp Kind = "target_reachable"
+	// Enrolled: a gateway has paired, or its token has changed.
+	Enrolled Kind = "gateway_credentials"
+)
+
 var kinds = []Kind{
 	Switched, SwitchFailed, Returned, Repaired, Hold, Outage, OutageOver, Blind, Sighted, Quarantined,
 	QuarantineOver, ProviderRefusing, ProviderOK, Certificate, StandbyDown, StandbyUp, Paused, Resumed, Fatal, Started, Test,
+	GatewayState, Flapping, PoolFailover, PoolRestored, PoolOutage, PoolOutageOver, AgentSilent, AgentBack, TargetDown, TargetUp, Enrolled,
 }
 
 // Severity is how much it matters.

@@ -60,6 +60,35 @@ func (e Event) sentence() string {
 	case Test:
 		return "this is a test message"
 	}
+	return e.ofRelay(from, to, reason)
+}
+
+// ofRelay is the sentence of what happens at a relay.
+func (e Event) ofRelay(from, to, reason string) string {
+	switch e.Kind {
+	case GatewayState:
+		return fmt.Sprintf("%s, was %s: %s", to, from, reason)
+	case Flapping:
+		return "goes down again and again: " + reason
+	case PoolFailover:
+		return fmt.Sprintf("served by %s in place of %s: %s", to, from, reason)
+	case PoolRestored:
+		return fmt.Sprintf("served by %s again", to)
+	case PoolOutage:
+		return "nobody serves: " + reason
+	case PoolOutageOver:
+		return fmt.Sprintf("served again, by %s", to)
+	case AgentSilent:
+		return "its agent does not report: " + reason
+	case AgentBack:
+		return "its agent reports"
+	case TargetDown:
+		return "what is behind it cannot be reached: " + reason
+	case TargetUp:
+		return "what is behind it is reached again"
+	case Enrolled:
+		return reason
+	}
 	return string(e.Kind)
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -86,7 +87,20 @@ func gatewayNews(was, is *monitor.GatewayView, now *monitor.Snapshot) (list []ev
 			Kind: event.RecoveryCut, Gateway: is.Name, Reason: "it went down again before its cooldown was over",
 		})
 	}
+	if flaps(was, is) {
+		list = append(list, event.Event{
+			Kind: event.GatewayFlapping, Gateway: is.Name,
+			Reason: fmt.Sprintf("%d times it went down within ten minutes of coming back; its cooldown grows", is.Relapses),
+		})
+	}
 	return list
+}
+
+// flaps tells whether a gateway has just relapsed for the second time, the fourth,
+// the eighth and so on: often enough to say it, and not each time.
+func flaps(was, is *monitor.GatewayView) bool {
+	n := is.Relapses
+	return is.Phase == health.Down && n > was.Relapses && n >= 2 && n&(n-1) == 0
 }
 
 // cooling tells whether a gateway that had come back was still in a cooldown.
