@@ -64,4 +64,3 @@ func Notice(ev event.Event) (notify.Event, bool) {
 	}
 	return out, true
 }
-
