@@ -76,6 +76,17 @@ func pragmas(c *sqlite.Conn, list ...string) error {
 // checkpoint moves the log into the file, so that the file alone is whole.
 func checkpoint(c *sqlite.Conn) error { return pragmas(c, "wal_checkpoint(truncate)") }
 
+// engine is had by one goroutine of the process at a time. SQLite may be used by
+// several, each with a connection of its own; this translation of it may not: with
+// databases opened and closed beside it, a writer was told that what it wrote broke
+// rules that it did not break. Nothing here takes long.
+var engine = make(chan struct{}, 1)
+
+func holdEngine() (release func()) {
+	engine <- struct{}{}
+	return func() { <-engine }
+}
+
 // conns hands out connections. Who takes one is alone with it.
 type conns struct {
 	free chan *sqlite.Conn
@@ -99,19 +110,27 @@ func (p *conns) take(ctx context.Context, closed <-chan struct{}) (*sqlite.Conn,
 		return nil, errClosed
 	default:
 	}
+	var c *sqlite.Conn
 	select {
-	case c := <-p.free:
-		c.SetInterrupt(ctx.Done())
-		return c, nil
+	case c = <-p.free:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-closed:
 		return nil, errClosed
 	}
+	select {
+	case engine <- struct{}{}:
+		c.SetInterrupt(ctx.Done())
+		return c, nil
+	case <-ctx.Done():
+		p.free <- c
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (p *conns) give(c *sqlite.Conn) {
 	c.SetInterrupt(nil)
+	<-engine
 	p.free <- c
 }
 
@@ -119,13 +138,17 @@ func (p *conns) give(c *sqlite.Conn) {
 func (p *conns) close(last func(*sqlite.Conn) error) error {
 	var errs []error
 	for range p.n {
-		c := <-p.free
-		if last != nil {
-			errs = append(errs, last(c))
-		}
-		errs = append(errs, c.Close())
+		errs = append(errs, closeConn(<-p.free, last))
 	}
 	return errors.Join(errs...)
+}
+
+func closeConn(c *sqlite.Conn, last func(*sqlite.Conn) error) (err error) {
+	defer holdEngine()()
+	if last != nil {
+		err = last(c)
+	}
+	return errors.Join(err, c.Close())
 }
 
 // write runs f in a transaction that is there whole, and on disk, when write

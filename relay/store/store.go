@@ -89,6 +89,15 @@ func (s *Store) open(ctx context.Context) error {
 	if err := makeFile(s.path); err != nil {
 		return fmt.Errorf("opening %s: %w", s.path, err)
 	}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	return s.write(ctx, "reading", func(c *sqlite.Conn) error { return s.refresh(c) })
+}
+
+// prepare looks at the file and connects to it.
+func (s *Store) prepare(ctx context.Context) error {
+	defer holdEngine()()
 	version, err := inspect(s.path)
 	if err != nil {
 		return wrap(ctx, "checking", s.path, err)
@@ -96,7 +105,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err := s.connect(version); err != nil {
 		return wrap(ctx, "opening", s.path, err)
 	}
-	return s.write(ctx, "reading", func(c *sqlite.Conn) error { return s.refresh(c) })
+	return nil
 }
 
 // connect makes the connections, and in between brings the schema up to date.
