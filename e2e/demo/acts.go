@@ -123,7 +123,8 @@ func (s *stage) play(ctx context.Context, a act, pace float64) playedAct {
 	a.do(s)
 	p := playedAct{act: a, from: time.Now()}
 	select {
-	case <-time.After(scaled(a.lasts, pace) - time.Since(began)):
+	// A slow machine still gets to see what becomes of the change.
+	case <-time.After(max(scaled(a.lasts, pace)-time.Since(began), scaled(a.lasts, pace)/2)):
 	case <-ctx.Done():
 	}
 	p.to = time.Now()

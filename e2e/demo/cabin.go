@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -97,11 +96,11 @@ func (s *stage) awaitCabin() error {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var agents []struct {
+		Gateway, State string
+		Current        bool
+	}
 	for {
-		var agents []struct {
-			Gateway, State string
-			Current        bool
-		}
 		if err := s.relay.ask(ctx, "/edge/agents", &agents); err == nil {
 			for _, a := range agents {
 				if a.Gateway == "cabin" && a.Current && a.State == "connected" && s.relay.phase(ctx, "cabin") == "alive" {
@@ -112,7 +111,7 @@ func (s *stage) awaitCabin() error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errors.New("the relay does not find cabin's agent")
+			return fmt.Errorf("the relay does not find cabin's agent as it should be: %+v; it says %s", agents, s.cabin.lastWords())
 		}
 	}
 }

@@ -75,6 +75,14 @@ func (p *process) ended() error {
 	return fmt.Errorf("%s has ended: %s", filepath.Base(p.bin), log)
 }
 
+// lastWords is the end of its log.
+func (p *process) lastWords() string {
+	log, _ := os.ReadFile(p.file("log"))
+	return string(log[max(0, len(log)-mostWords):])
+}
+
+const mostWords = 2 << 10
+
 // kill is kill -9.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
