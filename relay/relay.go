@@ -94,6 +94,7 @@ func (r *Relay) Start(c *Config) error {
 		return err
 	}
 	r.configs = append(r.configs, c)
+	r.again()
 	return nil
 }
 
@@ -134,7 +135,32 @@ func (r *Relay) Replace(c, next *Config) error {
 		return err
 	}
 	r.configs[i] = next
+	r.again()
 	return nil
+}
+
+// Retry opens what optional listeners of the config in force could not be bound
+// before.
+func (r *Relay) Retry() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again()
+}
+
+// again does so: what stood in the way may be gone, like an address that the
+// config before has listened on. The caller holds mu.
+func (r *Relay) again() {
+	if len(r.failed) == 0 || len(r.configs) == 0 {
+		return
+	}
+	c := r.configs[len(r.configs)-1]
+	fresh, err := r.bind(c)
+	if err == nil {
+		err = r.listen(c, fresh)
+	}
+	if err != nil {
+		r.log.Error("opening again what could not be opened", "error", err)
+	}
 }
 
 var errNotStarted = errors.New("this config is not started")
@@ -203,17 +229,24 @@ func (r *Relay) enforce(c *Config, fresh map[string]*listener) error {
 	pools := r.Monitor.Apply(c.Monitor)
 	r.pools.Store(&pools)
 	for _, lc := range c.Listeners {
-		l := r.listeners[lc.Key]
-		if l == nil {
-			if l = fresh[lc.Key]; l == nil {
-				continue // optional
-			}
+		if l := r.listeners[lc.Key]; l != nil {
+			r.govern(l, lc)
+		}
+	}
+	if err := r.listen(c, fresh); err != nil {
+		return err
+	}
+	r.closeUnused(c)
+	return nil
+}
+
+// listen serves what was bound for c.
+func (r *Relay) listen(c *Config, fresh map[string]*listener) error {
+	for _, lc := range c.Listeners {
+		if l := fresh[lc.Key]; l != nil {
 			r.listeners[lc.Key] = l
+			r.govern(l, lc)
 		}
-		if err := l.live.Limits.Configure(lc.Limits); err != nil {
-			r.log.Error("limits", "listener", lc.Name, "error", err)
-		}
-		l.live.SetRules(r.rules(lc))
 	}
 	for key, l := range fresh {
 		if err := l.serve(&r.engines); err != nil {
@@ -221,8 +254,15 @@ func (r *Relay) enforce(c *Config, fresh map[string]*listener) error {
 			return fmt.Errorf("listening on %s: %w", key, err)
 		}
 	}
-	r.closeUnused(c)
 	return nil
+}
+
+// govern gives a listener the rules of a config.
+func (r *Relay) govern(l *listener, c Listener) {
+	if err := l.live.Limits.Configure(c.Limits); err != nil {
+		r.log.Error("limits", "listener", c.Name, "error", err)
+	}
+	l.live.SetRules(r.rules(c))
 }
 
 // bind opens the listeners that are new in c, without serving them yet.
@@ -271,10 +311,18 @@ func (r *Relay) forget(fresh map[string]*listener) {
 }
 
 func (r *Relay) closeUnused(c *Config) {
+	used := make(map[string]bool, len(c.Listeners))
+	for _, lc := range c.Listeners {
+		used[lc.Key] = true
+	}
 	for key, l := range r.listeners {
-		if !slices.ContainsFunc(c.Listeners, func(lc Listener) bool { return lc.Key == key }) {
-			l.close()
-			delete(r.listeners, key)
+		if used[key] {
+			continue
+		}
+		l.close()
+		delete(r.listeners, key)
+		if l.config.Optional && l.live.Open.Load() == 0 {
+			delete(r.lives, key) // there may be as many as ports
 		}
 	}
 }
@@ -304,6 +352,16 @@ func (r *Relay) RouteStats(name string) *session.RouteStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.routeStats(name)
+}
+
+// ForgetRoute drops the counters of a route that is gone for good, unless
+// connections still count in them.
+func (r *Relay) ForgetRoute(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.routes[name]; s != nil && s.Open.Load() == 0 {
+		delete(r.routes, name)
+	}
 }
 
 func (r *Relay) routeStats(name string) *session.RouteStats {

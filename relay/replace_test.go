@@ -116,6 +116,65 @@ func TestOptionalListener(t *testing.T) {
 	}
 }
 
+// TestRetry: an optional listener is opened once its port is free, also where it was
+// the config before that has held it, and its counters go when it is gone.
+func TestRetry(t *testing.T) {
+	r := newRelay(t)
+	dial := home(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	optional := listener(taken.Addr().String(), "example.com")
+	optional.Optional = true
+	c := config(dial, optional)
+	start(t, r, c)
+	r.Retry() // in vain
+	taken.Close()
+	r.Retry()
+	if failed := r.Failed(); len(failed) > 0 {
+		t.Errorf("failed listeners are %v, want none", failed)
+	}
+	if conn, err := visit(optional.Key, "example.com"); err != nil {
+		t.Errorf("the listener whose port is free now: %v", err)
+	} else {
+		conn.Close()
+	}
+
+	// Another key for the same port: it is free only when the first one is gone.
+	_, port, _ := net.SplitHostPort(optional.Key)
+	wide := optional
+	wide.Key, wide.Name = ":"+port, ":"+port
+	wide.Bind = func() (relay.Socket, error) { return relay.BindTCP("tcp", wide.Key) }
+	if err := r.Replace(c, config(dial, wide)); err != nil {
+		t.Fatal(err)
+	}
+	if failed := r.Failed(); len(failed) > 0 {
+		t.Errorf("failed listeners are %v, want none", failed)
+	}
+	kept := 0
+	r.Listeners(func(*session.Listener) { kept++ })
+	if kept > 2 { // one may have a connection yet that was closed just now
+		t.Errorf("%d listeners are kept", kept)
+	}
+}
+
+// TestForgetRoute drops the counters of a route without connections.
+func TestForgetRoute(t *testing.T) {
+	r := newRelay(t)
+	idle, busy := r.RouteStats("idle"), r.RouteStats("busy")
+	busy.Open.Add(1)
+	r.ForgetRoute("idle")
+	r.ForgetRoute("busy")
+	r.ForgetRoute("unknown")
+	if r.RouteStats("idle") == idle {
+		t.Error("the counters of a route that is gone are kept")
+	}
+	if r.RouteStats("busy") != busy {
+		t.Error("counters are gone in which a connection counts")
+	}
+}
+
 // TestRoutePort: a route with a port of its own reaches it at the gateway, and
 // what is wrong with that port says nothing about the gateway.
 func TestRoutePort(t *testing.T) {

@@ -45,7 +45,6 @@ type App struct {
 
 	pooled   bool
 	emitter  *emitter
-	deafen   func() // the emitter
 	declared *fleet.Declared
 	log      *slog.Logger
 	broker   *broker
@@ -84,15 +83,12 @@ func (a *App) Start() error {
 	if err != nil {
 		return fmt.Errorf("starting the relay: %w", err)
 	}
+	if err := a.broker.enter(a); err != nil {
+		return err
+	}
 	if err := f.Start(a.declared); err != nil {
+		a.broker.leave(a)
 		return err
-	}
-	if err := a.broker.live.Load().tell.use(a.Notify); err != nil {
-		f.Stop(a.declared)
-		return err
-	}
-	if a.emitter != nil {
-		a.deafen = f.Listen(a.emitter.emit)
 	}
 	return nil
 }
@@ -116,9 +112,7 @@ func (a *App) Stop() error {
 		drain = defaultDrain
 	}
 	a.broker.setDrain(drain)
-	if a.deafen != nil {
-		a.deafen()
-	}
+	a.broker.leave(a)
 	if f := a.broker.fleet(); f != nil {
 		f.Stop(a.declared)
 	}

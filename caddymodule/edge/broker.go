@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/edgeward/edgeward/relay"
+	"github.com/edgeward/edgeward/relay/event"
 	"github.com/edgeward/edgeward/relay/fleet"
 	"github.com/edgeward/edgeward/relay/limit"
 	"github.com/edgeward/edgeward/relay/store"
@@ -21,10 +23,12 @@ import (
 // limits of layer4 handlers. It sits in a caddy.UsagePool: each provisioned
 // config holds a reference, and the last one to leave closes it.
 type broker struct {
-	mu     sync.Mutex
-	live   atomic.Pointer[machine]
-	drain  time.Duration
-	limits map[string]*limit.Table
+	mu      sync.Mutex
+	live    atomic.Pointer[machine]
+	drain   time.Duration
+	limits  map[string]*limit.Table
+	apps    []*App                  // those started and not stopped
+	emitter atomic.Pointer[emitter] // of the last of them
 }
 
 // machine is the relay and what feeds it.
@@ -86,8 +90,59 @@ func (b *broker) open(log *slog.Logger, database string) (*fleet.Fleet, error) {
 		return nil, err
 	}
 	m.fleet.Listen(m.tell.tell)
+	m.fleet.Listen(b.emit)
 	b.live.Store(m)
 	return m.fleet, nil
+}
+
+// enter has an app told of what happens, in place of the one that was started
+// before it: what happens during a reload is not told twice.
+func (b *broker) enter(a *App) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.apps = append(b.apps, a)
+	err := b.live.Load().tell.use(a.Notify)
+	if err != nil {
+		b.drop(len(b.apps) - 1)
+		return err
+	}
+	b.emitter.Store(a.emitter)
+	return nil
+}
+
+// leave takes that back. The app before it, if it still runs, is told again.
+func (b *broker) leave(a *App) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.apps, a); i >= 0 {
+		b.drop(i)
+	}
+}
+
+// drop removes an app. The caller holds mu.
+func (b *broker) drop(i int) {
+	b.apps = slices.Delete(b.apps, i, i+1)
+	switch {
+	case i < len(b.apps):
+		return // another one is told
+	case i == 0:
+		b.emitter.Store(nil)
+		return
+	}
+	before := b.apps[i-1]
+	b.emitter.Store(before.emitter)
+	if m := b.live.Load(); m != nil {
+		if err := m.tell.use(before.Notify); err != nil {
+			before.log.Error("going back to the channels before", "error", err)
+		}
+	}
+}
+
+// emit gives an event to the events app of the config in force.
+func (b *broker) emit(ev event.Event) {
+	if e := b.emitter.Load(); e != nil {
+		e.emit(ev)
+	}
 }
 
 // openFleet opens the database, if there is to be one. A relay without its

@@ -2,7 +2,7 @@ package edge
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -107,22 +107,39 @@ type teller struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	config  string // the channels in force
+	config  [sha256.Size]byte // of the channels in force
 	journal *journal.Journal
 	outbox  *notify.Outbox
 	stop    func()
 }
 
+// fingerprint tells the channels of two configs apart, what their placeholders
+// stand for included: a secret in a file may have changed. It is zero for none.
+func fingerprint(list []*Notify) (sum [sha256.Size]byte, err error) {
+	if len(list) == 0 {
+		return sum, nil
+	}
+	h := sha256.New()
+	for _, n := range list {
+		c, err := n.config(expand)
+		if err != nil {
+			return sum, err
+		}
+		fmt.Fprintf(h, "%q %q %q %d\n", c.Name, c.URL.Reveal(), c.Secret.Reveal(), c.Timeout)
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
 // use takes over the channels of a config. If they are those in force, nothing
 // changes.
 func (t *teller) use(list []*Notify) error {
-	text, err := json.Marshal(list)
+	print, err := fingerprint(list)
 	if err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if string(text) == t.config {
+	if print == t.config {
 		return nil
 	}
 	made, err := channels(list, expand)
@@ -143,7 +160,7 @@ func (t *teller) use(list []*Notify) error {
 		closeAll(made)
 		return err
 	}
-	t.config = string(text)
+	t.config = print
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	go func(outbox *notify.Outbox) {
@@ -182,7 +199,7 @@ func (t *teller) end() {
 	if err := t.outbox.Close(); err != nil {
 		t.log.Error("closing the outbox of notices", "error", err)
 	}
-	t.outbox, t.config = nil, ""
+	t.outbox, t.config = nil, [sha256.Size]byte{}
 }
 
 // close ends all of it.

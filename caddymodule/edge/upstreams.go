@@ -2,6 +2,7 @@ package edge
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -74,11 +76,13 @@ func poolBroker(ctx caddy.Context, name string) (*broker, error) {
 
 // visit is one request's way through a pool.
 type visit struct {
-	seat   session.Seat
-	tried  uint64
-	now    *session.Gateway // who has the request
-	route  *fleet.HTTPRoute // nil for a pool that is named
-	outage *catalog.Outage  // the route's page
+	seat    session.Seat
+	tried   uint64
+	now     *session.Gateway // who has the request
+	leave   func()           // takes the request off now
+	guarded bool             // edge_outage sees to that
+	route   *fleet.HTTPRoute // nil for a pool that is named
+	outage  *catalog.Outage  // the route's page
 }
 
 func visitVar(pool string) string { return "edge.visit." + pool }
@@ -94,7 +98,7 @@ func visitOf(b *broker, pool string, r *http.Request) (*visit, error) {
 	if v, ok := caddyhttp.GetVar(r.Context(), visitVar(pool)).(*visit); ok {
 		return v, nil
 	}
-	v, route := &visit{}, &session.Route{}
+	v, route := &visit{leave: func() {}}, &session.Route{}
 	if pool == "" {
 		f := b.fleet()
 		if f == nil {
@@ -128,15 +132,29 @@ func (u *Upstreams) GetUpstreams(r *http.Request) ([]*reverseproxy.Upstream, err
 	if v.now != nil { // asked again: the one before could not be reached
 		v.blame()
 		v.leave()
+		v.now = nil
 	}
-	i, ok := v.seat.Pick(v.tried, true)
-	if !ok {
-		return nil, errOutage
+	for {
+		i, ok := v.seat.PickUp(v.tried)
+		if !ok {
+			return nil, errOutage
+		}
+		v.tried |= 1 << uint(i)
+		if dial := u.dial(v, v.seat.Gateway(i)); dial != "" {
+			v.take(r, v.seat.Gateway(i))
+			return []*reverseproxy.Upstream{{Dial: dial}}, nil
+		}
 	}
-	v.tried |= 1 << uint(i)
-	v.now = v.seat.Gateway(i)
-	v.now.Open.Add(1)
-	return []*reverseproxy.Upstream{{Dial: u.dial(v)}}, nil
+}
+
+// take gives the request to a gateway, until leave.
+func (v *visit) take(r *http.Request, g *session.Gateway) {
+	g.Open.Add(1)
+	v.now = g
+	v.leave = sync.OnceFunc(func() { g.Open.Add(-1) })
+	if !v.guarded {
+		context.AfterFunc(r.Context(), v.leave)
+	}
 }
 
 // blame notes that the gateway that has the request could not be reached. A route
@@ -149,21 +167,15 @@ func (v *visit) blame() {
 	v.now.Blame(attempt.Unreachable, 0)
 }
 
-// leave takes the request off the gateway that had it.
-func (v *visit) leave() {
-	if v.now != nil {
-		v.now.Open.Add(-1)
-		v.now = nil
-	}
-}
-
-// dial is the address of the gateway that has the request.
-func (u *Upstreams) dial(v *visit) string {
-	a, port := v.now.Address(), u.Port
-	if v.route != nil && port == 0 {
-		port = u.broker.fleet().HTTPPort(v.now.Name)
+// dial is the address of a gateway; empty if it is not known any more.
+func (u *Upstreams) dial(v *visit, g *session.Gateway) string {
+	a, port := g.Address(), u.Port
+	if f := u.broker.fleet(); f != nil && v.route != nil && port == 0 {
+		port = f.HTTPPort(g.Name)
 	}
 	switch {
+	case a == nil:
+		return ""
 	case a.Path != "":
 		return "unix/" + a.Path
 	case port != 0:
@@ -254,14 +266,14 @@ func (h *OutageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next c
 		v.route.Stats.Open.Add(1)
 		defer v.route.Stats.Open.Add(-1)
 	}
-	err = next.ServeHTTP(w, r)
-	defer v.leave()
-	return h.judge(w, v, err)
+	v.guarded = true
+	defer func() { v.leave() }() // also if what comes next panics, to cut an answer off
+	return h.judge(w, v, next.ServeHTTP(w, r))
 }
 
 // hope tells whether a member is not known to be down.
 func (v *visit) hope() bool {
-	_, ok := v.seat.Pick(0, true)
+	_, ok := v.seat.PickUp(0)
 	return ok
 }
 

@@ -18,7 +18,7 @@ const dashes = "----------\n"
 
 // TestAdapt compares what a Caddyfile becomes with what the golden file says.
 func TestAdapt(t *testing.T) {
-	t.Setenv("GATEWAY_TOKEN", link.TokenPrefix+"x")
+	t.Setenv("GATEWAY_TOKEN", link.TokenPrefix+"0123456789")
 	golden.Files(t, "testdata/adapt/*.caddyfiletest", func(t *testing.T, content string) string {
 		caddyfile, _, _ := strings.Cut(content, dashes)
 		config, err := adapt(caddyfile)
@@ -43,32 +43,32 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for inside, want := range map[string]string{
-		"relay http://relay.example.com":       "relay http://relay.example.com: want https",
-		"relay relay.example.com":              "relay: want a URL like https://",
-		"relay {env.NOT_SET_AT_ALL}":           "relay: ",
-		"token letmein":                        "token is too short: want at least 16 characters",
-		"token " + link.TokenPrefix + "secret": "relay: want the URL of the relay that the token is for",
-		"roots /nowhere/at/all.pem":            "roots: open /nowhere/at/all.pem",
-		"roots " + none:                        "holds no certificate",
-		"listen 8443":                          `listen: "8443": want host:port`,
-		"listen nas:8443":                      "want an address of this machine",
-		"http :0":                              "want a port from 1 to 65535",
-		"ports eth0":                           `ports: "eth0" is no address`,
-		"trusted_proxies 10.8.0.0/99":          `trusted_proxies "10.8.0.0/99": want a network`,
-		"targets nas":                          `targets "nas": want a network`,
-		"lan 127.0.0.1":                        `lan "127.0.0.1": want this machine's address`,
-		"interval 10ms":                        "interval is 10ms: want 1s to 10m",
-		"interval 1h":                          "interval is 1h0m0s: want 1s to 10m",
-		"tunnel --help":                        `tunnel "--help": want the name`,
-		"lsten :443":                           `"lsten" is not known here: want one of drain, http, interval, lan, listen`,
-		"relay a b":                            "wrong argument count",
+		"relay http://relay.example.com":              "relay http://relay.example.com: want https",
+		"relay relay.example.com":                     "relay: want a URL like https://",
+		"relay {env.NOT_SET_AT_ALL}":                  "relay: ",
+		"token letmein":                               "token is too short: want at least 16 characters",
+		"token " + link.TokenPrefix + "secret-of-nuc": "relay: want the URL of the relay that the token is for",
+		"roots /nowhere/at/all.pem":                   "roots: open /nowhere/at/all.pem",
+		"roots " + none:                               "holds no certificate",
+		"listen 8443":                                 `listen: "8443": want host:port`,
+		"listen nas:8443":                             "want an address of this machine",
+		"http :0":                                     "want a port from 1 to 65535",
+		"ports eth0":                                  `ports: "eth0" is no address`,
+		"trusted_proxies 10.8.0.0/99":                 `trusted_proxies "10.8.0.0/99": want a network`,
+		"targets nas":                                 `targets "nas": want a network`,
+		"lan 127.0.0.1":                               `lan "127.0.0.1": want this machine's address`,
+		"interval 10ms":                               "interval is 10ms: want 1s to 10m",
+		"interval 1h":                                 "interval is 1h0m0s: want 1s to 10m",
+		"tunnel --help":                               `tunnel "--help": want the name`,
+		"lsten :443":                                  `"lsten" is not known here: want one of drain, http, interval, lan, listen`,
+		"relay a b":                                   "wrong argument count",
 	} {
 		t.Run(inside, func(t *testing.T) {
 			err := validate(global("\t\t" + inside))
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
 			}
-			if err != nil && strings.Contains(err.Error(), link.TokenPrefix+"secret") {
+			if err != nil && strings.Contains(err.Error(), link.TokenPrefix+"secret-of-nuc") {
 				t.Error("the error shows the token")
 			}
 		})
@@ -78,7 +78,7 @@ func TestErrors(t *testing.T) {
 // TestPage provisions every config in docs/gateway.md, and finds every option, metric,
 // route and command in it.
 func TestPage(t *testing.T) {
-	t.Setenv("GATEWAY_TOKEN", link.TokenPrefix+"x")
+	t.Setenv("GATEWAY_TOKEN", link.TokenPrefix+"0123456789")
 	text, err := os.ReadFile("../../docs/gateway.md")
 	if err != nil {
 		t.Fatal(err)

@@ -166,7 +166,7 @@ func TestValidateDialsNobodyAndWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	if err := validate(r.caddyfile("\t\trelay " + r.url + "\n\t\tlisten " + listen + "\n\t\ttoken " + link.TokenPrefix + "x")); err != nil {
+	if err := validate(r.caddyfile("\t\trelay " + r.url + "\n\t\tlisten " + listen + "\n\t\ttoken " + link.TokenPrefix + "0123456789")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

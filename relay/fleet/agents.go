@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,36 +26,46 @@ type agent struct {
 	beats   uint64
 	lost    uint64
 	silent  bool
-	blamed  bool // its silence has been told to the monitor
+	blamed  bool      // its silence has been told to the monitor
+	moved   time.Time // when it last had another address at home
 	applied link.Applied
-	heard   bool              // applied is known
+	heard   bool // applied is known
+	credit  credit
 	has     map[string]string // entries of the applied table, by route; nil if not known
 }
 
-// agentOf returns the agent of a gateway. The caller holds mu.
-func (f *Fleet) agentOf(gateway string) *agent {
+// agentOf returns the agent of a gateway, unless that has gone since its agent was
+// let in. The caller holds mu.
+func (f *Fleet) agentOf(gateway string) (*agent, error) {
+	if !f.known(gateway) {
+		return nil, link.ErrForbidden
+	}
 	if f.agents[gateway] == nil {
 		f.agents[gateway] = &agent{}
 	}
-	return f.agents[gateway]
+	return f.agents[gateway], nil
 }
 
 // Heartbeat takes an agent's report. It implements link.Relay.
 func (f *Fleet) Heartbeat(ctx context.Context, gateway string, hb link.Heartbeat) (link.HeartbeatAnswer, error) {
 	now := f.o.Now()
 	f.mu.Lock()
-	a := f.agentOf(gateway)
+	a, err := f.agentOf(gateway)
+	if err != nil {
+		f.mu.Unlock()
+		return link.HeartbeatAnswer{}, err
+	}
 	fresh := a.at.IsZero() || a.silent
 	a.count(hb)
 	if hb.Boot == a.last.Boot && hb.Seq < a.last.Seq { // it was overtaken on the way
 		hb = a.last
 	}
-	moved := hb.LAN.IsValid() && hb.LAN != f.lans[gateway]
+	moved := hb.LAN.IsValid() && hb.LAN != f.lans[gateway] && (a.moved.IsZero() || now.Sub(a.moved) >= rest)
 	stopping := hb.Stopping != a.last.Stopping
 	a.last, a.at, a.silent, a.blamed = hb, now, false, false
 	did := f.take(gateway, a, hb.Applied, stopping || moved)
 	if moved {
-		f.lans[gateway] = hb.LAN
+		a.moved, f.lans[gateway] = now, hb.LAN
 		f.plan()
 		f.changing()
 	}
@@ -66,7 +77,7 @@ func (f *Fleet) Heartbeat(ctx context.Context, gateway string, hb link.Heartbeat
 	f.news.add(f.sign("", did)...)
 	f.o.Relay.Monitor.Observe(gateway, health.Evidence{Value: health.Good, Level: health.Connect, Source: health.Heartbeat})
 	if moved && f.o.Store != nil {
-		if err := f.o.Store.SetLAN(ctx, gateway, hb.LAN); err != nil {
+		if err = f.o.Store.SetLAN(ctx, gateway, hb.LAN); err != nil {
 			f.log.Warn("keeping a gateway's LAN address", "gateway", gateway, "error", err)
 		}
 	}
@@ -84,7 +95,12 @@ func (a *agent) count(hb link.Heartbeat) {
 // Applied takes what an agent has in force now. It implements link.Relay.
 func (f *Fleet) Applied(_ context.Context, gateway string, ap link.Applied) error {
 	f.mu.Lock()
-	did := f.take(gateway, f.agentOf(gateway), ap, false)
+	a, err := f.agentOf(gateway)
+	if err != nil {
+		f.mu.Unlock()
+		return err
+	}
+	did := f.take(gateway, a, ap, false)
 	f.mu.Unlock()
 	f.news.add(f.sign("", did)...)
 	return nil
@@ -97,6 +113,7 @@ func (f *Fleet) take(gateway string, a *agent, ap link.Applied, planAnyway bool)
 	if a.heard && ap.Boot == was.Boot && ap.Report < was.Report {
 		return nil // it was overtaken on the way
 	}
+	ap.Failed = ofTable(ap.Failed, f.tableOf(gateway))
 	news := !a.heard || was.Hash != ap.Hash || !slices.Equal(was.Failed, ap.Failed)
 	a.applied, a.heard = ap, true
 	if !news && !planAnyway {
@@ -112,7 +129,50 @@ func (f *Fleet) take(gateway string, a *agent, ap link.Applied, planAnyway bool)
 		did = append(did, faultNews(gateway, was.Failed, ap.Failed)...)
 	}
 	f.planAvoidOf(gateway)
+	all := len(did)
+	did, muted := a.credit.spend(did, f.o.Now())
+	if muted {
+		f.log.Warn("an agent reports too much: some of it is no event", "gateway", gateway, "events", all-len(did))
+	}
 	return did
+}
+
+// ofTable leaves out what is no business of the agent's.
+func ofTable(faults []link.RouteFault, table link.Table) []link.RouteFault {
+	return slices.DeleteFunc(slices.Clone(faults), func(fault link.RouteFault) bool {
+		_, found := slices.BinarySearchFunc(table.Routes, fault.Route, func(e link.Entry, name string) int { return cmp.Compare(e.Route, name) })
+		return !found
+	})
+}
+
+// credit bounds the events that one agent can cause: it may have been taken over.
+type credit struct {
+	left  float64
+	at    time.Time
+	muted bool
+}
+
+const (
+	// mostAtOnce is as when a network at home fails to which so many routes lead.
+	mostAtOnce = 1000
+	// perSecond is what may go on and on. Uncalibrated.
+	perSecond = 2
+)
+
+// spend returns the events that there is credit for. It tells once that there is
+// none, until there is enough again.
+func (c *credit) spend(did []event.Event, now time.Time) (paid []event.Event, muted bool) {
+	if c.at.IsZero() {
+		c.left = mostAtOnce
+	}
+	c.left = min(mostAtOnce, c.left+perSecond*max(0, now.Sub(c.at)).Seconds())
+	c.at = now
+	c.muted = c.muted && c.left < mostAtOnce/2
+	n := min(len(did), int(c.left))
+	c.left -= float64(n)
+	muted = n < len(did) && !c.muted
+	c.muted = c.muted || muted
+	return did[:n], muted
 }
 
 // faultNews are the events of faults that began and ended.
@@ -151,6 +211,10 @@ func (f *Fleet) Table(ctx context.Context, gateway, hash string, wait time.Durat
 	defer cancel()
 	for {
 		f.mu.Lock()
+		if !f.known(gateway) { // an empty table would close what the gateway has
+			f.mu.Unlock()
+			return nil, link.ErrForbidden
+		}
 		table, changed := f.tableOf(gateway), f.changed
 		f.mu.Unlock()
 		if table.Hash != hash {
@@ -162,6 +226,24 @@ func (f *Fleet) Table(ctx context.Context, gateway, hash string, wait time.Durat
 			return nil, nil
 		case <-f.over:
 			return nil, nil
+		}
+	}
+}
+
+// excuse takes time in which this process stood still off everyone's silence: it
+// could not have heard anybody.
+func (f *Fleet) excuse(lost time.Duration, now time.Time) {
+	if lost < pace {
+		return // nothing out of the ordinary
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.agents {
+		if a.at.IsZero() {
+			continue
+		}
+		if a.at = a.at.Add(lost); a.at.After(now) {
+			a.at = now
 		}
 	}
 }
@@ -200,6 +282,10 @@ type observation struct {
 	gateway  string
 	evidence health.Evidence
 }
+
+// rest is how long an agent's address stays what it is: with each other one all is
+// planned anew.
+const rest = link.Interval
 
 // silence is how long an agent has not been heard of, if it ever was.
 func (a *agent) silence(now time.Time) (d time.Duration, ok bool) {

@@ -63,13 +63,13 @@ func (f *Fleet) Start(d *Declared) error {
 	if err != nil {
 		return err
 	}
-	if err := f.o.Relay.Start(config); err != nil {
+	if err := f.within(merged, func() error { return f.o.Relay.Start(config) }); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.declared = append(f.declared, &running{d, config})
-	f.adopt(merged)
+	f.adopt()
 	return nil
 }
 
@@ -112,22 +112,59 @@ func (f *Fleet) enforce(merged *catalog.Catalog) error {
 	if err != nil {
 		return err
 	}
-	if err := f.o.Relay.Replace(top.config, config); err != nil {
+	if err := f.within(merged, func() error { return f.o.Relay.Replace(top.config, config) }); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	top.config, f.managed = config, made(merged)
-	f.adopt(merged)
+	f.adopt()
 	return nil
 }
 
-// adopt makes merged what is derived from. The caller holds mu.
-func (f *Fleet) adopt(merged *catalog.Catalog) {
+// within has the relay do something with merged as what is derived from. Who is to
+// be passed over is known before a route comes into force: else its first visitors
+// would go to agents that have not confirmed it. After an error all is as it was.
+func (f *Fleet) within(merged *catalog.Catalog, do func() error) error {
+	f.mu.Lock()
+	before := f.merged
+	f.derive(merged)
+	f.mu.Unlock()
+	err := do()
+	if err != nil {
+		f.mu.Lock()
+		f.derive(before)
+		f.mu.Unlock()
+	}
+	return err
+}
+
+// derive makes merged what is derived from. The caller holds mu.
+func (f *Fleet) derive(merged *catalog.Catalog) {
 	f.merged, f.index = merged, merged.Index()
 	f.plan()
+}
+
+// adopt lets everyone see what is derived, once the relay has it. The caller holds
+// mu.
+func (f *Fleet) adopt() {
+	f.prune()
 	f.planHTTP()
 	f.changing()
+}
+
+// known tells whether there is a gateway of that name. The caller holds mu.
+func (f *Fleet) known(gateway string) bool {
+	_, there := f.merged.Gateways[gateway]
+	return there
+}
+
+// prune forgets what is known of gateways that are gone: one that comes later by
+// the same name is another. The caller holds mu.
+func (f *Fleet) prune() {
+	maps.DeleteFunc(f.agents, func(name string, _ *agent) bool { return !f.known(name) })
+	maps.DeleteFunc(f.external, func(name string, _ external) bool { return !f.known(name) })
+	maps.DeleteFunc(f.tables.given, func(name string, _ []given) bool { return !f.known(name) })
 }
 
 // config is what the relay is to do.
@@ -203,6 +240,11 @@ func tlsRoutes(c *catalog.Catalog, routes []catalog.Route, l Listener) (list []r
 	return list
 }
 
+// key is the listener's of a route by port.
+func (p Ports) key(r catalog.Route) string {
+	return r.Kind.String() + "/" + net.JoinHostPort(p.Host, strconv.Itoa(r.Port))
+}
+
 // portListener is how a route by port is listened for.
 func (d *Declared) portListener(c *catalog.Catalog, r catalog.Route) (l relay.Listener, ok bool) {
 	pool, ok := c.Choice(r)
@@ -211,8 +253,9 @@ func (d *Declared) portListener(c *catalog.Catalog, r catalog.Route) (l relay.Li
 	}
 	network := r.Kind.String()
 	address := net.JoinHostPort(d.Ports.Host, strconv.Itoa(r.Port))
+	key := d.Ports.key(r)
 	l = relay.Listener{
-		Key: network + "/" + address, Name: network + "/" + address, Optional: true, Limits: d.Ports.Limits,
+		Key: key, Name: key, Optional: true, Limits: d.Ports.Limits,
 		Routes: []relay.Route{{Name: r.Name, Pool: pool, Port: uint16(r.Port), Behind: r.Target != nil}},
 	}
 	l.Bind = func() (relay.Socket, error) { return bind(network, address) }
@@ -226,12 +269,21 @@ func bind(network, address string) (relay.Socket, error) {
 	return relay.BindTCP(network, address)
 }
 
+// door is what a route by port comes through.
+type door struct {
+	kind catalog.Kind
+	port int
+}
+
 // probe tells whether the ports that after has and before has not can be opened.
 func (d *Declared) probe(before, after *catalog.Catalog) error {
+	held := map[door]bool{} // by the relay itself
+	for _, r := range before.Routes {
+		held[door{r.Kind, r.Port}] = held[door{r.Kind, r.Port}] || r.Owner == catalog.API && !r.Disabled
+	}
 	for _, name := range slices.Sorted(maps.Keys(after.Routes)) {
-		r, was := after.Routes[name], before.Routes[name]
-		if r.Owner != catalog.API || r.Disabled || r.Kind != catalog.TCP && r.Kind != catalog.UDP ||
-			was.Kind == r.Kind && was.Port == r.Port && !was.Disabled {
+		r := after.Routes[name]
+		if r.Owner != catalog.API || r.Disabled || r.Kind != catalog.TCP && r.Kind != catalog.UDP || held[door{r.Kind, r.Port}] {
 			continue
 		}
 		if err := tryPort(r.Kind.String(), d.Ports.Host, r.Port); err != nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/edgeward/edgeward/relay/catalog"
 	"github.com/edgeward/edgeward/relay/event"
+	"github.com/edgeward/edgeward/relay/store"
 )
 
 // Edit changes what the database has. Change gets all that is configured and
@@ -50,6 +52,9 @@ func (f *Fleet) sign(actor string, did []event.Event) []event.Event {
 func (f *Fleet) keep(ctx context.Context, after *catalog.Catalog, did []event.Event) error {
 	was, is := f.made(), made(after)
 	kept, err := f.o.Store.Commit(ctx, was, is, did)
+	if errors.Is(err, store.ErrStale) {
+		f.reread(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("writing the database: %w", err)
 	}
@@ -59,24 +64,53 @@ func (f *Fleet) keep(ctx context.Context, after *catalog.Catalog, did []event.Ev
 		}
 		return fmt.Errorf("giving the relay its config: %w", err)
 	}
-	f.forget(context.WithoutCancel(ctx), was, is)
+	f.forget(was, is)
 	f.news.kept(kept)
 	return nil
 }
 
-// forget voids the tokens of gateways that are gone.
-func (f *Fleet) forget(ctx context.Context, was, is *catalog.Catalog) {
-	for name := range was.Gateways {
-		if _, still := is.Gateways[name]; still {
-			continue
-		}
-		if err := f.o.Store.RevokeGatewayToken(ctx, name); err != nil {
-			f.log.Error("voiding the token of a gateway that is gone", "gateway", name, "error", err)
-		}
-		f.mu.Lock()
-		f.dropToken(name)
-		delete(f.agents, name)
-		delete(f.lans, name)
-		f.mu.Unlock()
+// reread puts in force what somebody else has written to the database: without it
+// no change would be taken any more. The caller holds editing.
+func (f *Fleet) reread(ctx context.Context) {
+	made, err := f.o.Store.Load(ctx)
+	if err == nil {
+		made, err = catalog.Merge(f.declared[len(f.declared)-1].Catalog, made)
 	}
+	if err == nil {
+		err = f.enforce(made)
+	}
+	if err != nil {
+		f.log.Error("taking what somebody else has written to the database", "error", err)
+		return
+	}
+	f.log.Warn("somebody else has written to the database: it is in force now")
+}
+
+// forget drops what belongs to gateways and routes that are gone. The database has
+// done so with the commit, and to what a new gateway's name had before it.
+func (f *Fleet) forget(was, is *catalog.Catalog) {
+	f.mu.Lock()
+	for _, name := range slices.Concat(gone(was.Gateways, is.Gateways), gone(is.Gateways, was.Gateways)) {
+		f.dropToken(name)
+		delete(f.lans, name)
+	}
+	f.mu.Unlock()
+	for _, name := range gone(was.Routes, is.Routes) {
+		f.o.Relay.ForgetRoute(name)
+	}
+	gateways, pools := gone(was.Gateways, is.Gateways), gone(was.Pools, is.Pools)
+	for _, name := range gateways {
+		pools = append(pools, catalog.PinPool(name))
+	}
+	f.o.Relay.Monitor.Forget(gateways, pools)
+}
+
+// gone are the names that are no more.
+func gone[T any](was, is map[string]T) (names []string) {
+	for name := range was {
+		if _, still := is[name]; !still {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -49,6 +49,8 @@ type Fleet struct {
 
 	editing sync.Mutex // held through an edit, from reading to the relay
 
+	enrolling sync.Mutex // held through a change of a gateway's token, on disk and here
+
 	mu       sync.Mutex
 	declared []*running       // started and not stopped; the last is in force
 	managed  *catalog.Catalog // of the database
@@ -96,6 +98,7 @@ func New(ctx context.Context, o Options) (*Fleet, error) {
 	}
 	f.news = newJournal(o.Store, o.Log)
 	f.wg.Go(f.news.run)
+	f.wg.Go(f.news.tell)
 	f.wg.Go(f.run)
 	o.Relay.Monitor.Tell(func(was, is *monitor.Snapshot) { f.news.add(f.tell.compare(was, is)...) })
 	return f, nil
@@ -142,8 +145,8 @@ func (f *Fleet) Close() {
 	})
 }
 
-// Listen has each event given to sink, in order, until cancel. It must not block
-// for long.
+// Listen has each event given to sink, in order, one at a time, until cancel. A sink
+// that is slow delays the others, and nothing else.
 func (f *Fleet) Listen(sink func(event.Event)) (cancel func()) { return f.news.listen(sink) }
 
 // Relay returns the data plane.
@@ -167,14 +170,25 @@ func (f *Fleet) WaitSnapshot(ctx context.Context, after uint64) (*monitor.Snapsh
 // pace is how often silence and external health are looked at.
 const pace = 500 * time.Millisecond
 
+// reopen is how often ports that could not be opened are tried again.
+const reopen = 5 * time.Second
+
 // run looks at what time alone changes.
 func (f *Fleet) run() {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
+	retry := time.NewTicker(reopen)
+	defer retry.Stop()
+	last := f.o.Now()
 	for {
 		select {
 		case <-tick.C:
-			f.elapse(f.o.Now())
+			now := f.o.Now()
+			f.excuse(now.Sub(last)-pace, now)
+			last = now
+			f.elapse(now)
+		case <-retry.C:
+			f.o.Relay.Retry()
 		case <-f.over:
 			return
 		}

@@ -19,10 +19,13 @@ type journal struct {
 	store *store.Store
 	log   *slog.Logger
 	wake  chan struct{}
+	speak chan struct{}
 	quit  chan struct{}
+	done  chan struct{} // closed by run: all that came before quit is recorded
 
 	mu      sync.Mutex
 	pending []event.Event
+	untold  []event.Event // recorded, and not yet with the log and the sinks
 	recent  []event.Event // the latest, by id
 	last    uint64
 	changed chan struct{} // closed with each that comes
@@ -40,7 +43,7 @@ const (
 
 func newJournal(s *store.Store, log *slog.Logger) *journal {
 	return &journal{
-		store: s, log: log, wake: make(chan struct{}, 1), quit: make(chan struct{}),
+		store: s, log: log, wake: make(chan struct{}, 1), speak: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 		changed: make(chan struct{}), sinks: map[int]func(event.Event){}, counts: map[event.Kind]uint64{},
 	}
 }
@@ -57,19 +60,25 @@ func (j *journal) add(list ...event.Event) {
 		j.log.Error("events are dropped: the database takes none", "events", len(list))
 	}
 	j.mu.Unlock()
+	nudge(j.wake)
+}
+
+// nudge wakes the one who reads from c, if he is not awake already.
+func nudge(c chan struct{}) {
 	select {
-	case j.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
 // kept takes events that were kept with the change that they tell of.
-func (j *journal) kept(list []event.Event) { j.tell(list) }
+func (j *journal) kept(list []event.Event) { j.record(list) }
 
 func (j *journal) close() { close(j.quit) }
 
 // run keeps what comes, in order, until close. What is pending then is kept too.
 func (j *journal) run() {
+	defer close(j.done)
 	for {
 		select {
 		case <-j.wake:
@@ -94,9 +103,19 @@ func (j *journal) flush() {
 	}
 	if j.store == nil {
 		j.number(list)
-		j.tell(list)
+		j.record(list)
 		return
 	}
+	for some := range slices.Chunk(list, mostAtATime) {
+		j.keep(some)
+	}
+}
+
+// mostAtATime lets others write in between: who sits at a page waits for that.
+const mostAtATime = 200
+
+// keep has the database keep some events, and then tells them.
+func (j *journal) keep(list []event.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), patienceForDisk)
 	defer cancel()
 	kept, err := j.store.AddEvents(ctx, list)
@@ -105,7 +124,7 @@ func (j *journal) flush() {
 		j.number(list)
 		kept = list // told all the same
 	}
-	j.tell(kept)
+	j.record(kept)
 }
 
 // number gives ids to events that no database has numbered.
@@ -117,9 +136,10 @@ func (j *journal) number(list []event.Event) {
 	}
 }
 
-// tell gives events that have ids to everyone.
-func (j *journal) tell(list []event.Event) {
+// record gives events that have ids to everyone.
+func (j *journal) record(list []event.Event) {
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.recent = append(j.recent, list...)
 	slices.SortStableFunc(j.recent, func(a, b event.Event) int { return int(int64(a.ID) - int64(b.ID)) })
 	j.recent = slices.Clone(j.recent[max(0, len(j.recent)-keptRecent):])
@@ -127,12 +147,35 @@ func (j *journal) tell(list []event.Event) {
 		j.last = max(j.last, ev.ID)
 		j.counts[ev.Kind]++
 	}
-	sinks := make([]func(event.Event), 0, len(j.sinks))
-	for _, sink := range j.sinks {
-		sinks = append(sinks, sink)
+	if len(j.untold) < mostPending {
+		j.untold = append(j.untold, list...)
+	} else {
+		j.log.Error("events are dropped: who is told of them is too slow", "events", len(list))
 	}
 	close(j.changed)
 	j.changed = make(chan struct{})
+	nudge(j.speak)
+}
+
+// tell gives what is recorded to the log and the sinks, until run has ended. A sink
+// takes as long as it likes: it may even ask for a change, and holds up nobody.
+func (j *journal) tell() {
+	for {
+		select {
+		case <-j.speak:
+			j.speakUp()
+		case <-j.done:
+			j.speakUp()
+			return
+		}
+	}
+}
+
+func (j *journal) speakUp() {
+	j.mu.Lock()
+	list := j.untold
+	j.untold = nil
+	sinks := slices.Collect(maps.Values(j.sinks))
 	j.mu.Unlock()
 	for _, ev := range list {
 		j.log.Info(string(ev.Kind), "gateway", ev.Gateway, "pool", ev.Pool, "routes", ev.Routes, "from", ev.From, "to", ev.To,

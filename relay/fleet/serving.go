@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/edgeward/edgeward/relay/catalog"
 	"github.com/edgeward/edgeward/relay/monitor"
 	"github.com/edgeward/edgeward/relay/pool"
 	"github.com/edgeward/edgeward/relay/session"
@@ -12,7 +13,7 @@ import (
 // Serving tells for every route who serves it, and why, by name.
 func (f *Fleet) Serving() []RouteStatus {
 	c, pools := f.Catalog(), map[string]*monitor.PoolView{}
-	snapshot := f.Snapshot()
+	snapshot, shut := f.Snapshot(), f.shut()
 	for i := range snapshot.Pools {
 		pools[snapshot.Pools[i].Name] = &snapshot.Pools[i]
 	}
@@ -31,10 +32,30 @@ func (f *Fleet) Serving() []RouteStatus {
 		if s.Members == nil {
 			s.Members = []RouteMember{}
 		}
+		if err := shut(r); err != nil {
+			s.Serving, s.Parked, s.Reason = []string{}, false, "outage: the relay cannot open its port: "+err.Error()
+		}
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b RouteStatus) int { return strings.Compare(a.Route, b.Route) })
 	return list
+}
+
+// shut tells why the port of a route of the database is not open at the relay.
+func (f *Fleet) shut() func(catalog.Route) error {
+	failed := f.o.Relay.Failed()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(failed) == 0 || len(f.declared) == 0 {
+		return func(catalog.Route) error { return nil }
+	}
+	ports := f.declared[len(f.declared)-1].Ports
+	return func(r catalog.Route) error {
+		if r.Owner != catalog.API || r.Disabled || r.Port == 0 {
+			return nil
+		}
+		return failed[ports.key(r)]
+	}
 }
 
 // fill derives who serves from the pool's view, as session.Seat does for each

@@ -99,3 +99,29 @@ func TestLostHeartbeats(t *testing.T) {
 		t.Errorf("at the end it is %s, want alive", l.state.Phase)
 	}
 }
+
+// TestExcuse: what the relay itself has slept through is nobody's silence.
+func TestExcuse(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct {
+		name          string
+		silence, lost time.Duration
+		want          time.Duration
+	}{
+		{"a tick that was a little late", 4 * time.Second, pace / 2, 4 * time.Second},
+		{"a pause", 34 * time.Second, 30 * time.Second, 4 * time.Second},
+		{"heard of since", time.Second, 30 * time.Second, 0},
+		{"a clock that went back", 4 * time.Second, -time.Hour, 4 * time.Second},
+	} {
+		now := start.Add(c.silence)
+		f := &Fleet{agents: map[string]*agent{"nuc": {at: start}, "nas": {}}}
+		f.excuse(c.lost, now)
+		if got, _ := f.agents["nuc"].silence(now); got != c.want {
+			t.Errorf("%s: silent for %s, want %s", c.name, got, c.want)
+		}
+		if _, ever := f.agents["nas"].silence(now); ever {
+			t.Errorf("%s: an agent that nobody has heard of is excused", c.name)
+		}
+	}
+}

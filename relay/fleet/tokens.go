@@ -101,14 +101,27 @@ func (f *Fleet) Pair(ctx context.Context, code string, from netip.Addr) (link.Pa
 	if err != nil {
 		return link.PairAnswer{}, err
 	}
+	f.expect(gateway)
 	f.did(from.String(), event.Event{Kind: event.GatewayPaired, Gateway: gateway})
 	return link.PairAnswer{Gateway: gateway, Token: token}, nil
+}
+
+// expect notes that an agent begins, which has confirmed nothing yet.
+func (f *Fleet) expect(gateway string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a, err := f.agentOf(gateway); err == nil && !a.heard {
+		a.heard = true
+		f.planAvoidOf(gateway)
+	}
 }
 
 // newToken makes a token, and voids the one before it.
 func (f *Fleet) newToken(ctx context.Context, gateway string) (string, error) {
 	token := link.NewToken()
 	hash := link.Hash(token)
+	f.enrolling.Lock()
+	defer f.enrolling.Unlock()
 	if err := f.o.Store.SetGatewayToken(ctx, gateway, hash); err != nil {
 		return "", fmt.Errorf("keeping the token: %w", err)
 	}
@@ -151,6 +164,8 @@ func (f *Fleet) RevokeToken(ctx context.Context, gateway, actor string) error {
 	if err := f.mayEnrol(gateway); err != nil {
 		return err
 	}
+	f.enrolling.Lock()
+	defer f.enrolling.Unlock()
 	if err := f.o.Store.RevokeGatewayToken(ctx, gateway); err != nil {
 		return fmt.Errorf("voiding the token: %w", err)
 	}

@@ -207,6 +207,28 @@ func (m *Monitor) applyGateways(list []Gateway) {
 	m.gateways = wanted
 }
 
+// Forget drops what is kept of gateways and pools that are gone for good: one that
+// comes later by the same name is another. What the config has stays.
+func (m *Monitor) Forget(gateways, pools []string) {
+	if len(gateways) == 0 && len(pools) == 0 {
+		return
+	}
+	m.do(func() {
+		for _, name := range gateways {
+			if m.gateways[name] == nil {
+				delete(m.saved.Gateways, name)
+			}
+		}
+		for _, name := range pools {
+			if m.pools[name] == nil {
+				delete(m.marks, name)
+				delete(m.stats, name)
+			}
+		}
+		m.saveLater()
+	})
+}
+
 // Gateway returns the live side of a gateway, or nil.
 func (m *Monitor) Gateway(name string) (g *session.Gateway) {
 	m.do(func() {

@@ -320,6 +320,43 @@ func TestRestartKeepsWhatItMust(t *testing.T) {
 	})
 }
 
+// TestForget: who is gone for good leaves nothing to one of its name, also not in
+// the file. Who only is not in the config does.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		forget bool
+		want   pool.Operator
+	}{{"forgotten", true, pool.Ready}, {"left out", false, pool.Disabled}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, monitor.Options{File: filepath.Join(t.TempDir(), "health.json")}, func(t *testing.T, m *monitor.Monitor, _ *targets) {
+				m.Apply(two())
+				if err := errors.Join(m.SetOperator("nuc", pool.Disabled, "test"), m.FailOver("home", "test")); err != nil {
+					t.Log(err)
+				}
+				time.Sleep(5 * time.Second) // it is saved
+				m.Apply(monitor.Config{})
+				if c.forget {
+					m.Forget([]string{"nuc", "unknown"}, []string{"home"})
+				}
+				m.Apply(two())
+				for _, g := range m.Snapshot().Gateways {
+					if g.Name == "nuc" && g.Operator != c.want {
+						t.Errorf("nuc is %s, want %s", g.Operator, c.want)
+					}
+				}
+				m.Forget([]string{"nuc"}, []string{"home"}) // they are there: nothing happens
+				time.Sleep(5 * time.Second)
+				if got := m.Snapshot().Gateways[0].Name; got == "" {
+					t.Error("a gateway of the config is gone")
+				}
+			})
+		})
+	}
+}
+
 func TestUnreadableFileIsSetAside(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "health.json")
 	if err := os.WriteFile(file, []byte("{half"), 0o600); err != nil {

@@ -132,22 +132,30 @@ func (p *Pool) Seat(src netip.Addr, now int64) Seat {
 }
 
 // Pick returns the next member to try. With hedge set, members known to be down
-// are left out. One to avoid comes after all others, and is no hedge.
+// are left out. One to avoid comes after all others that may be up, and is no hedge.
 func (s *Seat) Pick(tried uint64, hedge bool) (int8, bool) {
-	if s.avoid == 0 {
-		return s.pick(tried, hedge)
+	if hedge {
+		return s.pick(tried|s.avoid, pool.TierUnknown)
 	}
-	if i, ok := s.pick(tried|s.avoid, hedge); ok || hedge {
-		return i, ok
+	if i, ok := s.PickUp(tried); ok {
+		return i, true
 	}
-	return s.pick(tried, hedge)
+	return s.pick(tried, pool.TierDown)
 }
 
-func (s *Seat) pick(tried uint64, hedge bool) (int8, bool) {
-	q := pool.Query{Key: s.key, Turn: s.turn, Tried: tried, MaxTier: pool.TierDown, Now: Time(s.now), Load: s.Choice.load}
-	if hedge {
-		q.MaxTier = pool.TierUnknown
+// PickUp returns the next member to try that is not known to be down, one to avoid
+// after all others.
+func (s *Seat) PickUp(tried uint64) (int8, bool) {
+	if s.avoid != 0 {
+		if i, ok := s.pick(tried|s.avoid, pool.TierUnknown); ok {
+			return i, true
+		}
 	}
+	return s.pick(tried, pool.TierUnknown)
+}
+
+func (s *Seat) pick(tried uint64, worst int8) (int8, bool) {
+	q := pool.Query{Key: s.key, Turn: s.turn, Tried: tried, MaxTier: worst, Now: Time(s.now), Load: s.Choice.load}
 	for {
 		i, ok := s.Choice.View.Pick(q)
 		if !ok {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 
@@ -15,7 +16,7 @@ import (
 // Commit replaces before by after and keeps the events, in one transaction, and
 // returns the events with their IDs. What the API does not own is left out of it.
 // A gateway that is gone takes its token, its pairing codes and its LAN address
-// along.
+// along, and a new one inherits none from a gateway of the file that had its name.
 //
 // The error wraps ErrStale, and nothing was changed, if the database does not hold
 // before. Neither catalog may be changed afterwards.
@@ -28,7 +29,7 @@ func (s *Store) Commit(ctx context.Context, before, after *catalog.Catalog, even
 		if !compare(s.held, before).none() {
 			return ErrStale
 		}
-		if err := apply(c, after, compare(before, after)); err != nil {
+		if err := apply(c, before, after); err != nil {
 			return err
 		}
 		kept, err = s.insertEvents(c, events)
@@ -58,7 +59,8 @@ func (s *Store) refresh(c *sqlite.Conn) error {
 
 // apply writes what changed. All that is replaced is removed first, so that two
 // routes can swap their ports.
-func apply(c *sqlite.Conn, after *catalog.Catalog, d changes) error {
+func apply(c *sqlite.Conn, before, after *catalog.Catalog) error {
+	d := compare(before, after)
 	for _, step := range []struct {
 		table string
 		difference
@@ -67,7 +69,11 @@ func apply(c *sqlite.Conn, after *catalog.Catalog, d changes) error {
 			return err
 		}
 	}
-	for _, name := range d.gateways.gone {
+	fresh := slices.DeleteFunc(slices.Clone(d.gateways.put), func(name string) bool {
+		old, was := before.Gateways[name]
+		return was && ownGateway(old)
+	})
+	for _, name := range slices.Concat(d.gateways.gone, fresh) {
 		if err := forget(c, name); err != nil {
 			return err
 		}

@@ -330,6 +330,31 @@ func TestDeletedGatewayIsShutOut(t *testing.T) {
 	}
 }
 
+// TestNewGatewayInheritsNothing of a gateway of the file that had its name.
+func TestNewGatewayInheritsNothing(t *testing.T) {
+	s, _ := fresh(t)
+	ctx := t.Context()
+	if err := errors.Join(
+		s.SetGatewayToken(ctx, "nuc", [32]byte{1}),
+		s.AddCode(ctx, [32]byte{1}, "nuc", noon.AddDate(100, 0, 0)),
+		s.SetLAN(ctx, "nuc", netip.MustParseAddr("192.168.1.2")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	ofFile := nuc()
+	ofFile.Owner = catalog.File
+	commit(t, s, build(ofFile), build(nuc()))
+	if tokens, err := s.GatewayTokens(ctx); err != nil || len(tokens) > 0 {
+		t.Errorf("tokens: %v, %v", tokens, err)
+	}
+	if lans, err := s.LANs(ctx); err != nil || len(lans) > 0 {
+		t.Errorf("addresses: %v, %v", lans, err)
+	}
+	if got, err := s.TakeCode(ctx, [32]byte{1}, noon); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("its code: %q, %v", got, err)
+	}
+}
+
 // TestReadersSeeWholeCommits, while commits go on. Each commit gives all routes the
 // same revision.
 func TestReadersSeeWholeCommits(t *testing.T) {

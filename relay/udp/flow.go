@@ -34,7 +34,8 @@ type flow struct {
 	choice  *session.Choice // that f was last looked at by
 	gateway *session.Gateway
 	home    net.Conn
-	last    *datagram // what the gateway got last, until it is known to be there
+	address netip.AddrPort // of home
+	last    *datagram      // what the gateway got last, until it is known to be there
 	avoid   *session.Avoid
 	tried   uint64 // members of choice that have refused
 	lap     int64  // when tried was begun

@@ -68,7 +68,7 @@ func (f *flow) follow() session.Reason {
 		f.reroute(route)
 	}
 	f.choice, f.avoid, f.tried = route.Pool.Choice(), route.Avoiding(), 0
-	if i := f.member(); i >= 0 && !f.outdone(i) {
+	if i := f.member(); i >= 0 && !f.outdone(i) && !f.elsewhere(i) {
 		return session.None
 	}
 	if !f.connect() && f.member() < 0 {
@@ -109,6 +109,17 @@ func (f *flow) outdone(i int) bool {
 	return tier >= pool.TierDown && f.choice.View.Tier() < tier
 }
 
+// elsewhere tells whether the flow's gateway, member i, has another address by now:
+// homes move, and the old one may be a stranger's.
+func (f *flow) elsewhere(i int) bool {
+	seat := f.route.Seat(f.source().Addr(), session.Now())
+	if i >= len(seat.Choice.Gateways) || seat.Choice.Gateways[i] != f.gateway {
+		return false // the choice has just changed once more
+	}
+	a := seat.Address(int8(i))
+	return a != nil && a.Addr.IsValid() && a.Addr != f.address
+}
+
 // connect finds a member, other than those tried, to which a socket can be
 // connected, and moves the flow there. It returns false when none is left; the
 // flow stays where it is then.
@@ -121,12 +132,14 @@ func (f *flow) connect() bool {
 			return false
 		}
 		g := seat.Gateway(i)
-		if g == f.gateway {
+		if g == f.gateway && !f.elsewhere(int(i)) {
 			return false
 		}
-		conn, err := f.dial(seat.Address(i))
+		a := seat.Address(i)
+		conn, err := f.dial(a)
 		if err == nil {
 			f.move(g, conn)
+			f.address = a.Addr
 			return true
 		}
 		f.tried |= 1 << uint(i)

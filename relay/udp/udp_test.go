@@ -71,6 +71,23 @@ func TestGoesDown(t *testing.T) {
 	}
 }
 
+// TestHomeMoves: a flow follows its gateway to another address, also while nobody
+// is better and the old one does not refuse.
+func TestHomeMoves(t *testing.T) {
+	conn := bound(t)
+	r := newRig(t, udp.Config{Conn: conn}, limit.Settings{}, named(t, "old"))
+	client := visit(t, addrOf(conn))
+	ask(t, client, "1", "old1")
+	r.gateways[0].SetAddress(&session.Address{Addr: named(t, "new")})
+	r.publish()
+	ask(t, client, "2", "new2")
+	r.publish()
+	ask(t, client, "3", "new3")
+	if n := r.gateways[0].Open.Load(); n != 1 {
+		t.Errorf("%d open, want 1", n)
+	}
+}
+
 // TestReroute: a flow goes by the current route, and stays with its gateway if
 // that one is in the new pool.
 func TestReroute(t *testing.T) {
