@@ -75,7 +75,9 @@ func TestConfirmations(t *testing.T) {
 			if err := r.Applied(r.t.Context(), name, a); err != nil {
 				t.Fatal(err)
 			}
-			newest := slices.IndexFunc(under[name], func(b link.Applied) bool { return b.Report > a.Report && has[name+"#"] >= fmt.Sprintf("%09d", b.Report) })
+			newest := slices.IndexFunc(under[name], func(b link.Applied) bool {
+				return b.Report > a.Report && has[name+"#"] >= fmt.Sprintf("%09d", b.Report)
+			})
 			if newest < 0 && has[name+"#"] <= fmt.Sprintf("%09d", a.Report) {
 				has[name], has[name+"#"] = tables[name+a.Hash], fmt.Sprintf("%09d", a.Report)
 			}
