@@ -15,9 +15,10 @@ STATIC := CGO_ENABLED=0
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
-build: ## Build bin/edge-relay and bin/edge-watchdog, static, with xcaddy's flags
+build: ## Build edge-relay, edge-watchdog and edge-sidecar in bin/, static, with xcaddy's flags
 	$(STATIC) go build -ldflags "-w -s" -o $(BIN)/edge-relay ./xcaddy/relay
 	$(STATIC) go build -ldflags "-w -s" -o $(BIN)/edge-watchdog ./xcaddy/watchdog
+	$(STATIC) go build -ldflags "-w -s" -o $(BIN)/edge-sidecar ./sidecar/edge-sidecar
 
 test-deps:
 	@tools/install-test-deps
@@ -40,7 +41,7 @@ fmt: ## Format all Go code
 	$(STATIC) $(TOOL) gofumpt -w .
 
 fuzz: ## Run each fuzz target for 10 seconds
-	@for package in $$(go list ./relay/... ./watchdog/... ./caddymodule/...); do \
+	@for package in $$(go list ./relay/... ./watchdog/... ./sidecar/... ./caddymodule/...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime 10s $$package || exit 1; \

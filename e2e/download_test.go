@@ -123,8 +123,9 @@ func (x *transfer) begin(t *testing.T, p *pair, steps int, seed byte) {
 
 	cmd := exec.CommandContext(t.Context(), tool(t, "curl"), "--http"+x.version, "--silent", "--show-error", "--fail", "--noproxy", "*",
 		"--cacert", caFile(t), "--connect-to", "::"+p.addr, "--max-time", fmt.Sprint((longTransfer + time.Minute).Seconds()),
-		// It gives up when nothing moves for so many seconds.
-		"--speed-limit", "1", "--speed-time", fmt.Sprint(patience.Seconds()),
+		// It gives up when nothing moves for so many seconds. An upload is in the
+		// buffers of the kernel long before the gateway has read it.
+		"--speed-limit", "1", "--speed-time", fmt.Sprint(longTransfer.Seconds()),
 		"--write-out", "%{stderr}%{http_code} by HTTP/%{http_version} with %{num_connects} connection", "https://www.example.test/"+x.name)
 	cmd.WaitDelay, cmd.Stderr, cmd.Stdout = time.Second, &x.said, &x.visitor
 	if x.upload {

@@ -151,7 +151,9 @@ func TestMainsAreWhatXcaddyGenerates(t *testing.T) {
 		"github.com/edgeward/edgeward/caddymodule/edge",
 		"github.com/mholt/caddy-l4",
 	}
-	for name, more := range map[string][]string{"relay": nil, "watchdog": {"github.com/edgeward/edgeward/caddymodule/watchdog"}} {
+	for name, more := range map[string][]string{"relay": nil, "watchdog": {
+		"github.com/edgeward/edgeward/caddymodule/gateway", "github.com/edgeward/edgeward/caddymodule/watchdog",
+	}} {
 		want := slices.Sorted(slices.Values(slices.Concat(both, more)))
 		file, err := parser.ParseFile(token.NewFileSet(), name+"/main.go", nil, parser.ParseComments)
 		if err != nil {

@@ -142,6 +142,7 @@ func (b *broker) enforce(e *entry) (err error) {
 func (b *broker) begin(e *entry, key, url string) error {
 	if url == "" {
 		e.log.Warn("this gateway is not paired: ask the relay for a code, and run: gateway pair <url> <code>")
+		b.await(e)
 		return nil
 	}
 	client, err := link.NewClient(link.ClientConfig{URL: url, Token: e.tokens(), Roots: e.roots})
@@ -162,6 +163,31 @@ func (b *broker) begin(e *entry, key, url string) error {
 	go c.run(ctx)
 	b.control = c
 	return nil
+}
+
+// lookAgain is how often an unpaired gateway looks whether it has been paired.
+const lookAgain = time.Second
+
+// await looks for a pairing that is kept on disk alone: the command was faster than
+// this gateway, which could not be asked yet.
+func (b *broker) await(e *entry) {
+	time.AfterFunc(lookAgain, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if n := len(b.entries); n == 0 || b.entries[n-1] != e || b.control != nil {
+			return
+		}
+		url, err := e.url()
+		if err == nil && url != "" {
+			err = b.enforce(e)
+		}
+		if err != nil {
+			e.log.Error("taking up a pairing", "error", err)
+		}
+		if b.control == nil {
+			b.await(e)
+		}
+	})
 }
 
 func (c *control) run(ctx context.Context) {

@@ -176,3 +176,23 @@ func TestValidateDialsNobodyAndWritesNothing(t *testing.T) {
 		t.Error("validating reports to the relay")
 	}
 }
+
+// TestPairedBehindItsBack: a pairing that was kept on disk while the gateway could
+// not be asked is taken up without a restart.
+func TestPairedBehindItsBack(t *testing.T) {
+	r := newRelay(t)
+	start(t, r.caddyfile(""))
+	dir := filepath.Join(os.Getenv("XDG_DATA_HOME"), "caddy", "edge", "gateway")
+	if s := statusOf(t); s.State != "unpaired" {
+		t.Fatalf("the state is %s, want unpaired", s.State)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"token": r.newToken(), "relay": r.url} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "connected", isConnected(t))
+}

@@ -125,6 +125,12 @@ func TestPureCores(t *testing.T) {
 		"relay/limit":  {"sync"}, // one lock around the table, held for a lookup
 		"relay/pool":   {module + "/relay/health"},
 
+		"sidecar/render": {
+			"crypto/sha256", "encoding/hex", "regexp",
+			module + "/relay/attempt", module + "/relay/catalog", module + "/relay/check", module + "/relay/limit",
+			module + "/relay/pool", module + "/relay/session",
+		},
+
 		"watchdog/decide":   {module + "/internal/evidence"},
 		"internal/evidence": nil,
 		"watchdog/records":  nil,
