@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
@@ -229,6 +230,66 @@ func (f *fleetRig) revoke(name string) {
 	if resp.StatusCode != http.StatusNoContent {
 		f.t.Fatalf("revoking the token of %s: %s", name, resp.Status)
 	}
+}
+
+// TestLoopbackTargets: what listens on the home gateway itself is reached by its
+// stand-in at its LAN address: HTTP, an upgraded session, and TCP. When it is back, so
+// is the loopback.
+func TestLoopbackTargets(t *testing.T) {
+	t.Parallel()
+	if !inNamespace(t) {
+		return
+	}
+	f := newFleet(t)
+	nuc := f.join("nuc", "10.8.0.2", "192.168.1.2")
+	f.join("nas", "10.8.0.3", "192.168.1.3")
+	f.make("/edge/pools", object{"name": "home", "failback": "1s", "members": []object{{"gateway": "nuc"}, {"gateway": "nas"}}})
+	wiki := prepare(t, "wiki", ":18081") // on all addresses, as a container's port is
+	go func() { _ = wiki.http.Serve(queued{wiki}) }()
+	wiki.revive()
+	tcpServer(t, ":2223", func(conn net.Conn) { fmt.Fprintf(conn, "at %s", host(conn.LocalAddr())) })
+	f.make("/edge/routes", object{"name": "wiki", "kind": "http", "hosts": []string{"c.web.example.test"}, "gateway": "nuc", "target": object{"host": "localhost", "port": 18081}})
+	f.make("/edge/routes", object{"name": "git", "kind": "tcp", "port": 2224, "pool": "home", "target": object{"host": "127.0.0.1", "port": 2223}})
+	f.current("nuc", "nas")
+	ask := func(when, at string) {
+		t.Helper()
+		if body, err := f.page("c.web.example.test"); err != nil || body != "wiki" {
+			t.Errorf("%s: the page is %q, %v", when, body, err)
+		}
+		if err := f.upgraded("c.web.example.test").say("hello"); err != nil {
+			t.Errorf("%s: an upgraded session: %v", when, err)
+		}
+		conn := must(net.DialTimeout("tcp", vpsAddr+":2224", 5*time.Second))(t)
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if text, err := io.ReadAll(conn); string(text) != "at "+at {
+			t.Errorf("%s: the server was reached %q, %v, want at %s", when, text, err, at)
+		}
+	}
+	ask("at home", "127.0.0.1")
+	nuc.kill()
+	f.awaitServed("wiki", "nas", 10*time.Second)
+	f.awaitServed("git", "nas", 10*time.Second)
+	ask("through nas", "192.168.1.2")
+	nuc.run()
+	f.awaitServed("wiki", "nuc", 20*time.Second)
+	f.awaitServed("git", "nuc", 20*time.Second)
+	ask("at home again", "127.0.0.1")
+}
+
+// upgraded opens a session through the relay's own HTTPS server.
+func (f *fleetRig) upgraded(name string) *echo {
+	f.t.Helper()
+	conn := must(tls.Dial("tcp", vpsAddr+":9443", &tls.Config{ServerName: name, RootCAs: ca().pool, NextProtos: []string{"http/1.1"}}))(f.t)
+	f.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = must(fmt.Fprintf(conn, "GET /echo HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", name))(f.t)
+	r := bufio.NewReader(conn)
+	resp := must(http.ReadResponse(r, nil))(f.t)
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		f.t.Fatalf("the upgrade: %s", resp.Status)
+	}
+	return &echo{conn, r, resp.Header.Get("X-Gateway")}
 }
 
 // current waits until agents have confirmed the tables that they should have.

@@ -107,11 +107,17 @@ func (f *Fleet) made() *catalog.Catalog {
 
 // enforce gives the relay what is configured now. The caller holds editing.
 func (f *Fleet) enforce(merged *catalog.Catalog) error {
-	top := f.declared[len(f.declared)-1]
-	config, err := top.Declared.config(merged)
+	config, err := f.declared[len(f.declared)-1].Declared.config(merged)
 	if err != nil {
 		return err
 	}
+	return f.put(merged, config)
+}
+
+// put gives the relay a config, made of merged, in the place of the one in force.
+// The caller holds editing.
+func (f *Fleet) put(merged *catalog.Catalog, config *relay.Config) error {
+	top := f.declared[len(f.declared)-1]
 	if err := f.within(merged, func() error { return f.o.Relay.Replace(top.config, config) }); err != nil {
 		return err
 	}

@@ -50,6 +50,11 @@ func (f *Fleet) sign(actor string, did []event.Event) []event.Event {
 
 // keep commits what after has of the database's, and puts it in force.
 func (f *Fleet) keep(ctx context.Context, after *catalog.Catalog, did []event.Event) error {
+	// What the relay would refuse is found before it is written.
+	config, err := f.declared[len(f.declared)-1].Declared.config(after)
+	if err != nil {
+		return fmt.Errorf("making the relay's config: %w", err)
+	}
 	was, is := f.made(), made(after)
 	kept, err := f.o.Store.Commit(ctx, was, is, did)
 	if errors.Is(err, store.ErrStale) {
@@ -58,7 +63,7 @@ func (f *Fleet) keep(ctx context.Context, after *catalog.Catalog, did []event.Ev
 	if err != nil {
 		return fmt.Errorf("writing the database: %w", err)
 	}
-	if err := f.enforce(after); err != nil {
+	if err := f.put(after, config); err != nil {
 		if _, back := f.o.Store.Commit(context.WithoutCancel(ctx), is, was, nil); back != nil {
 			f.log.Error("taking back a change that the relay refused", "error", back)
 		}
