@@ -203,7 +203,7 @@ func TestFirewallKilled(t *testing.T) {
 				t.Errorf("not rolled back at once:\n%s", v.rules())
 			}
 			eventually(t, 30*time.Second, "the rules are taken back", func() bool { return v.rules() == was })
-			eventually(t, 10*time.Second, "the status says so", func() bool { return v.status().Phase == "rolled back" })
+			eventually(t, 30*time.Second, "the status says so", func() bool { return v.status().Phase == "rolled back" })
 		})
 	}
 }

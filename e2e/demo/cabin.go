@@ -78,6 +78,7 @@ func (s *stage) pair(code string) error {
 	defer cancel()
 	for {
 		cmd := exec.CommandContext(ctx, s.cabin.bin, "gateway", "pair", "--address", s.cabin.admin, "http://"+s.relay.agents+"/", code)
+		cmd.Env = s.cabin.env()
 		out, err := cmd.CombinedOutput()
 		if err == nil {
 			s.view.event("at home: gateway pair http://"+s.relay.agents+"/ "+code, plain)

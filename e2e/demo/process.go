@@ -54,7 +54,7 @@ func (p *process) run() error {
 	}
 	defer log.Close()
 	cmd, over := exec.Command(p.bin, "run", "--config", p.file("Caddyfile")), make(chan struct{})
-	cmd.Env = append(os.Environ(), "HOME="+p.dir, "XDG_DATA_HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir)
+	cmd.Env = p.env()
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return err
@@ -65,6 +65,11 @@ func (p *process) run() error {
 		close(over)
 	}()
 	return nil
+}
+
+// env gives it a home of its own.
+func (p *process) env() []string {
+	return append(os.Environ(), "HOME="+p.dir, "XDG_DATA_HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir)
 }
 
 func (p *process) file(name string) string { return filepath.Join(p.dir, name) }
