@@ -130,7 +130,10 @@ func TestMetrics(t *testing.T) {
 	start(t, r.caddyfile(""))
 	pairUp(t, r)
 	r.set("h1", link.Entry{Route: "a", Kind: "tls", Target: "127.0.0.1:1"}, link.Entry{Route: "a", Kind: "tls", Target: "127.0.0.1:1"})
-	eventually(t, "the table is there", func() bool { return statusOf(t).Table == "h1" })
+	eventually(t, "the table is there", func() bool {
+		s := statusOf(t)
+		return s.Table == "h1" && s.State == "connected" && s.Sent > 0
+	})
 	active := caddy.ActiveContext()
 	families, err := active.GetMetricsRegistry().Gather()
 	if err != nil {
