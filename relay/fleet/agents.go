@@ -26,7 +26,6 @@ type agent struct {
 	beats   uint64
 	lost    uint64
 	silent  bool
-	blamed  bool      // its silence has been told to the monitor
 	moved   time.Time // when it last had another address at home
 	applied link.Applied
 	heard   bool // applied is known
@@ -62,7 +61,7 @@ func (f *Fleet) Heartbeat(ctx context.Context, gateway string, hb link.Heartbeat
 	}
 	moved := hb.LAN.IsValid() && hb.LAN != f.lans[gateway] && (a.moved.IsZero() || now.Sub(a.moved) >= rest)
 	stopping := hb.Stopping != a.last.Stopping
-	a.last, a.at, a.silent, a.blamed = hb, now, false, false
+	a.last, a.at, a.silent = hb, now, false
 	did := f.take(gateway, a, hb.Applied, stopping || moved)
 	if moved {
 		a.moved, f.lans[gateway] = now, hb.LAN
