@@ -3,15 +3,14 @@ package e2e_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/edgeward/edgeward/internal/freeport"
 )
 
 // relay is a running edge-relay.
@@ -178,25 +177,7 @@ func (r *relay) cli(args ...string) (out string, code int) {
 	return r.do(append([]string{"edge", "--address", r.admin}, args...)...)
 }
 
-// ports hands out ports below those that the kernel gives to clients, so that a
-// port stays free while its server is dead.
-var (
-	nextPort  atomic.Int32
-	firstPort = sync.OnceValue(func() int32 { return int32(10000 + os.Getpid()%1000*15) })
-)
-
 func freeAddr(t testing.TB, host string) string {
 	t.Helper()
-	for range 1000 {
-		port := firstPort() + nextPort.Add(1)
-		addr := net.JoinHostPort(host, strconv.Itoa(int(port)))
-		ln, err := net.Listen("tcp", addr)
-		if err != nil {
-			continue
-		}
-		_ = ln.Close()
-		return addr
-	}
-	t.Fatal("no free port")
-	return ""
+	return freeport.Addr(t, host)
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/edgeward/edgeward/internal/freeport"
 	"github.com/edgeward/edgeward/relay"
 	"github.com/edgeward/edgeward/relay/limit"
 	"github.com/edgeward/edgeward/relay/monitor"
@@ -64,12 +65,7 @@ func home(t *testing.T) string {
 // free is an address that nobody listens on.
 func free(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return freeport.Addr(t, "127.0.0.1")
 }
 
 func listener(address string, names ...string) relay.Listener {

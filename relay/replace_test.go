@@ -67,7 +67,7 @@ func TestReplaceFails(t *testing.T) {
 	dial, address := home(t), free(t)
 	first := config(dial, listener(address, "example.com"))
 	start(t, r, first)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", free(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestReplaceFails(t *testing.T) {
 func TestOptionalListener(t *testing.T) {
 	r := newRelay(t)
 	dial, address := home(t), free(t)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", free(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestOptionalListener(t *testing.T) {
 func TestRetry(t *testing.T) {
 	r := newRelay(t)
 	dial := home(t)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", free(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ import (
 	_ "github.com/mholt/caddy-l4"
 
 	_ "github.com/edgeward/edgeward/caddymodule/edge"
+
+	"github.com/edgeward/edgeward/internal/freeport"
 )
 
 // adminSocket is where all configs of the tests have their admin API.
@@ -123,12 +125,7 @@ func validateJSON(text []byte) error {
 // freePort returns a loopback address nobody listens on just now.
 func freePort(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return freeport.Addr(t, "127.0.0.1")
 }
 
 // home is a gateway: a TLS server that says its name and then echoes.

@@ -50,7 +50,7 @@ type stage struct {
 	watchdog *watchdog
 	visitor  visitor
 	view     *view
-	deaths   []time.Time
+	deaths   []span
 	moves    []*move
 	moving   atomic.Pointer[move] // the last of moves
 }
@@ -147,8 +147,17 @@ func (s *stage) serving(ctx context.Context) string {
 }
 
 func (s *stage) kill(g *gateway) {
-	s.deaths = append(s.deaths, time.Now())
-	g.kill()
+	s.death(g.kill)
+}
+
+// span is from before something was done until it was.
+type span struct{ from, to time.Time }
+
+// death kills somebody, and notes when: on a busy machine it takes a while.
+func (s *stage) death(kill func()) {
+	from := time.Now()
+	kill()
+	s.deaths = append(s.deaths, span{from, time.Now()})
 }
 
 func (s *stage) revive(g *gateway) {

@@ -119,8 +119,7 @@ func (s *stage) awaitCabin() error {
 
 func (s *stage) killCabin() {
 	if s.cabin != nil {
-		s.deaths = append(s.deaths, time.Now())
-		s.cabin.kill()
+		s.death(s.cabin.kill)
 	}
 }
 

@@ -64,7 +64,10 @@ func TestVerdict(t *testing.T) {
 	if v := judge(played, visits(10), nil, nil); v.passed() || v.failed != 1 {
 		t.Errorf("a visitor failed while all was well, but: %s", v.text())
 	}
-	if v := judge(played, visits(10), []time.Time{at(.505)}, nil); !v.passed() || v.cut != 1 {
+	if v := judge(played, visits(10), []span{{at(.49), at(.502)}}, nil); !v.passed() || v.cut != 1 {
+		t.Errorf("a visitor came while the gateway was being killed, but: %s", v.text())
+	}
+	if v := judge(played, visits(10), []span{{at(.505), at(.506)}}, nil); !v.passed() || v.cut != 1 {
 		t.Errorf("a visitor was cut by the death of the gateway, but: %s", v.text())
 	}
 	played[2].claimed = "nas"

@@ -28,7 +28,7 @@ const (
 )
 
 // judge looks at all visits. Deaths are when a gateway or the relay was killed.
-func judge(played []playedAct, all visits, deaths []time.Time, moves []*move) *verdict {
+func judge(played []playedAct, all visits, deaths []span, moves []*move) *verdict {
 	v := &verdict{visitors: len(all), usual: all.between(played[0].from, played[0].to).latency(.5)}
 	for _, one := range all {
 		switch {
@@ -36,7 +36,7 @@ func judge(played []playedAct, all visits, deaths []time.Time, moves []*move) *v
 			if one.err != nil {
 				v.outage++
 			}
-		case one.err != nil && slices.ContainsFunc(deaths, func(d time.Time) bool { return one.began.Before(d) && !one.ended.Before(d) }):
+		case one.err != nil && slices.ContainsFunc(deaths, func(d span) bool { return !one.began.After(d.to) && !one.ended.Before(d.from) }):
 			v.cut++
 		case one.err != nil && slices.ContainsFunc(moves, func(m *move) bool { return m.strands(one) }):
 			v.stranded++

@@ -183,8 +183,7 @@ func (m *move) after(step string) (time.Duration, bool) {
 // killRelay begins a move away, reviveRelay the one back.
 func (s *stage) killRelay() {
 	s.begin(newMove("cloudflare"))
-	s.deaths = append(s.deaths, time.Now())
-	s.relay.kill()
+	s.death(s.relay.kill)
 }
 
 func (s *stage) reviveRelay() {

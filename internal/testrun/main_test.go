@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -55,6 +57,54 @@ func TestTally(t *testing.T) {
 			}
 			if !strings.Contains(out.String(), c.prints) {
 				t.Errorf("the output lacks %q:\n%s", c.prints, out.String())
+			}
+		})
+	}
+}
+
+// TestSecondLook runs a module of its own: who fails once is unsteady, who fails
+// again has failed, and after a crash nobody is asked again.
+func TestSecondLook(t *testing.T) {
+	const unsteady = `package a
+import ("os"; "testing")
+func TestWell(t *testing.T) {}
+func TestUnsteady(t *testing.T) {
+	t.Run("part", func(t *testing.T) {
+		if _, err := os.Stat("seen"); err != nil {
+			_ = os.WriteFile("seen", nil, 0o600)
+			t.Error("at first")
+		}
+	})
+}
+`
+	cases := map[string]struct {
+		code string
+		want int
+		last string
+		says string
+	}{
+		"unsteady": {unsteady, 0, "3 passed, 0 failed, 0 skipped", "unsteady: TestUnsteady of example.test/a failed"},
+		"failed":   {unsteady + `func TestIll(t *testing.T) { t.Error("always") }`, 1, "3 passed, 1 failed, 0 skipped", "always"},
+		"crash":    {unsteady + `func TestCrash(t *testing.T) { panic("boom") }`, 1, "", "boom"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"go.mod": "module example.test\n\ngo 1.26\n", "a/a_test.go": c.code} {
+				path := filepath.Join(dir, file)
+				_ = os.MkdirAll(filepath.Dir(path), 0o700)
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Chdir(dir)
+			t.Setenv("GOFLAGS", "-mod=mod")
+			var out strings.Builder
+			if got := run([]string{"-shuffle=off", "./..."}, &out, true); got != c.want {
+				t.Errorf("exit code %d, want %d", got, c.want)
+			}
+			if text := strings.TrimSpace(out.String()); !strings.HasSuffix(text, c.last) || !strings.Contains(text, c.says) {
+				t.Errorf("want %q and at last %q:\n%s", c.says, c.last, text)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/freeport"
 	"github.com/edgeward/edgeward/relay"
 	"github.com/edgeward/edgeward/relay/catalog"
 	"github.com/edgeward/edgeward/relay/event"
@@ -207,12 +208,7 @@ func visit(port int) string {
 // freePort is a TCP port that is free on 127.0.0.1 to 127.0.0.3.
 func freePort(t testing.TB) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	return freeport.Get(t)
 }
 
 var lan = netip.MustParseAddr("192.168.1.8")

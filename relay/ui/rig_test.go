@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/freeport"
 	"github.com/edgeward/edgeward/relay"
 	"github.com/edgeward/edgeward/relay/api"
 	"github.com/edgeward/edgeward/relay/catalog"
@@ -302,12 +302,7 @@ func config(v any) string {
 
 func freePort(t testing.TB) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	return freeport.Get(t)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
