@@ -62,6 +62,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //			failback      <duration>|container|vm|hypervisor|nas|windows|slow
 //			slow_start    <duration>|off
 //			on_down       keep|close
+//			return_after  <duration>|off
 //			dial_timeout  <duration>
 //			hedge         <duration>|off
 //			first_byte    <duration>|off
@@ -245,6 +246,7 @@ func (p *Pool) options() options.Table {
 	return options.Table{
 		"members": p.parseMembers, "policy": options.Text(&p.Policy), "failback": options.Text(&p.Failback),
 		"slow_start": options.DurationOrOff(&p.SlowStart), "on_down": options.Word(&p.OnDown, "keep", "close"),
+		"return_after": options.DurationOrOff(&p.ReturnAfter),
 		"dial_timeout": options.Duration(&p.DialTimeout), "hedge": options.DurationOrOff(&p.Hedge),
 		"first_byte": options.DurationOrOff(&p.FirstByte), "total_timeout": options.Duration(&p.TotalTimeout),
 		"idle": options.DurationOrOff(&p.Idle), "linger": options.DurationOrOff(&p.Linger), "outage": p.parseOutage,

@@ -68,6 +68,7 @@ var poolSettings = []setting{
 	{"disabled", "disabled", asSwitch, "serve nobody"},
 	{"slow-start", "slow_start", asText, "how long a member takes to its full share"},
 	{"on-down", "on_down", asText, "keep or close the connections of a member that went down"},
+	{"return-after", "return_after", asText, "how long after a failback the stand-ins keep their connections"},
 	{"dial-timeout", "dial_timeout", asText, "how long a dial may take"},
 	{"hedge", "hedge", asText, "when to dial another member beside the first"},
 	{"first-byte", "first_byte", asText, "how long a member may take to answer"},

@@ -114,7 +114,7 @@ func (p *Pool) declare(name string) (out catalog.Pool, err error) {
 		return out, fmt.Errorf("it is empty")
 	}
 	out = catalog.Pool{
-		Name: name, Owner: catalog.File, Failback: p.Failback, SlowStart: catalog.Duration(p.SlowStart),
+		Name: name, Owner: catalog.File, Failback: p.Failback, SlowStart: catalog.Duration(p.SlowStart), ReturnAfter: catalog.Duration(p.ReturnAfter),
 		DialTimeout: catalog.Duration(p.DialTimeout), Hedge: catalog.Duration(p.Hedge), FirstByte: catalog.Duration(p.FirstByte),
 		TotalTimeout: catalog.Duration(p.TotalTimeout), Idle: catalog.Duration(p.Idle), Linger: catalog.Duration(p.Linger),
 	}

@@ -112,3 +112,37 @@ func TestRequestsAreCounted(t *testing.T) {
 		return len(list) == 1 && list[0].Open == 0
 	})
 }
+
+// TestFaultsOfTheApplication: pages that fail are the application's. They bench no
+// gateway, neither for their own host nor for another one.
+func TestFaultsOfTheApplication(t *testing.T) {
+	at := hosts(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.Host, "well.") {
+			w.WriteHeader([]int{500, 502, 503, 504}[len(r.URL.Path)%4])
+		}
+	})
+	post(t, "/edge/routes", `{"name":"well","kind":"http","hosts":["well.example.com"],"gateway":"nuc","target":{"host":"192.168.1.6","port":80}}`)
+	_, port, _ := net.SplitHostPort(at)
+	for i := range 40 {
+		path := "/" + strings.Repeat("x", i%4)
+		want := []int{500, 502, 503, 504}[len(path)%4]
+		if status, _ := page(t, "GET", at, "www.example.com:"+port, path); status != want {
+			t.Fatalf("visitor %d got %d, want the application's %d", i, status, want)
+		}
+	}
+	if status, _ := page(t, "GET", at, "well.example.com:"+port, "/"); status != http.StatusOK {
+		t.Errorf("another host: %d, want 200", status)
+	}
+	list := askJSON[[]struct {
+		Phase  string `json:"phase"`
+		Reason string `json:"reason"`
+	}](t, "/edge/gateways")
+	if len(list) != 1 || list[0].Phase == "down" || list[0].Phase == "cooldown" {
+		t.Errorf("after 40 faults of the application: %+v", list)
+	}
+	for _, s := range askJSON[[]fleet.RouteStatus](t, "/edge/serving") {
+		if len(s.Serving) != 1 {
+			t.Errorf("route %s is served by %v: %s", s.Route, s.Serving, s.Reason)
+		}
+	}
+}

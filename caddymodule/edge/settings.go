@@ -85,6 +85,10 @@ type Pool struct {
 	// them to their own timeouts, "close" closes them so that visitors connect
 	// again elsewhere. Default: "keep".
 	OnDown string `json:"on_down,omitempty"`
+	// For failover: how long after a failback the connections that other members
+	// took meanwhile are kept. Then they are closed, so that those visitors come
+	// back too. Default: as long as they last. Negative: the same.
+	ReturnAfter caddy.Duration `json:"return_after,omitempty"`
 	// How long one dial may take while another member is left to try.
 	// Default: 1s.
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`

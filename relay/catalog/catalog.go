@@ -78,6 +78,7 @@ type Pool struct {
 	Disabled     bool          `json:"disabled,omitzero"`
 	SlowStart    Duration      `json:"slow_start,omitzero"`
 	OnDown       pool.OnDown   `json:"on_down,omitzero"`
+	ReturnAfter  Duration      `json:"return_after,omitzero"`
 	DialTimeout  Duration      `json:"dial_timeout,omitzero"`
 	Hedge        Duration      `json:"hedge,omitzero"`
 	FirstByte    Duration      `json:"first_byte,omitzero"`

@@ -206,6 +206,7 @@ func TestRefusals(t *testing.T) {
 		{"failback preset", group(func(p *catalog.Pool) { p.Failback = "fridge" }), catalog.Invalid, catalog.InvalidFailback, "failback"},
 		{"failback for ever", group(func(p *catalog.Pool) { p.Failback = "99999h" }), catalog.Invalid, catalog.InvalidFailback, "failback"},
 		{"slow start", group(func(p *catalog.Pool) { p.SlowStart = 1e9 }), catalog.Invalid, catalog.InvalidSetting, "slow_start"},
+		{"return after", group(func(p *catalog.Pool) { p.Policy, p.ReturnAfter = pool.IPHash, 1e9 }), catalog.Invalid, catalog.InvalidSetting, "return_after"},
 		{"hedge", group(func(p *catalog.Pool) { p.Hedge = 1 }), catalog.Invalid, catalog.InvalidSetting, "hedge"},
 		{"idle", group(func(p *catalog.Pool) { p.Idle = 1 << 62 }), catalog.Invalid, catalog.InvalidSetting, "idle"},
 		{"outage status", group(func(p *catalog.Pool) { p.Outage = &catalog.Outage{Status: 99} }), catalog.Invalid, catalog.InvalidOutage, "outage.status"},

@@ -152,7 +152,7 @@ func (p Pool) settings() (s session.PoolSettings, err error) {
 			return s, err
 		}
 	}
-	s.SlowStart = time.Duration(p.SlowStart)
+	s.SlowStart, s.ReturnAfter = time.Duration(p.SlowStart), time.Duration(p.ReturnAfter)
 	s.Attempt = attempt.Policy{
 		Dial: time.Duration(p.DialTimeout), Hedge: time.Duration(p.Hedge),
 		FirstByte: time.Duration(p.FirstByte), Total: time.Duration(p.TotalTimeout),

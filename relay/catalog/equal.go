@@ -26,6 +26,7 @@ func (p Pool) Equal(o Pool) bool {
 func (p Pool) sameButMembers(o Pool) bool {
 	return p.Name == o.Name && p.Owner == o.Owner && p.Revision == o.Revision && p.Policy == o.Policy &&
 		p.Failback == o.Failback && p.Disabled == o.Disabled && p.SlowStart == o.SlowStart && p.OnDown == o.OnDown &&
+		p.ReturnAfter == o.ReturnAfter &&
 		p.DialTimeout == o.DialTimeout && p.Hedge == o.Hedge && p.FirstByte == o.FirstByte &&
 		p.TotalTimeout == o.TotalTimeout && p.Idle == o.Idle && p.Linger == o.Linger && same(p.Outage, o.Outage)
 }

@@ -262,6 +262,7 @@ func (c *Catalog) cleanPool(p Pool) (Pool, *Error) {
 	}
 	for _, d := range []setting{
 		{"slow_start", p.SlowStart},
+		{"return_after", p.ReturnAfter},
 		{"dial_timeout", p.DialTimeout},
 		{"hedge", p.Hedge},
 		{"first_byte", p.FirstByte},
@@ -275,6 +276,9 @@ func (c *Catalog) cleanPool(p Pool) (Pool, *Error) {
 	}
 	if p.SlowStart > 0 && p.Policy != pool.RoundRobin && p.Policy != pool.LeastConn {
 		return p, invalid(InvalidSetting, "slow_start", "slow_start works with round_robin and least_conn only, not with %s", p.Policy)
+	}
+	if p.ReturnAfter > 0 && p.Policy != pool.Failover {
+		return p, invalid(InvalidSetting, "return_after", "return_after works with failover only, not with %s", p.Policy)
 	}
 	if bad := c.checkMembers(p.Members); bad != nil {
 		return p, bad

@@ -182,11 +182,7 @@ func (m *Monitor) closeSessions(name string, was, is *pool.View) {
 		if !member.CloseSessions || i < 0 || was.Members[i].CloseSessions {
 			continue
 		}
-		why := session.GatewayDown
-		if member.Role == pool.RoleDisabled {
-			why = session.Disabled
-		}
-		m.o.Close(m.gateways[member.Gateway].live, name, why)
+		m.o.Close(m.gateways[member.Gateway].live, name, session.WhyClosed(member))
 	}
 }
 

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/edgeward/edgeward/relay/health"
@@ -28,6 +29,7 @@ func Derive(s Settings, state func(gateway string) GatewayState, m Marks, now ti
 	for i := range s.Members {
 		d.explain(i, best)
 	}
+	d.returnSessions(best)
 	d.v.prepare()
 	return d.v, d.next
 }
@@ -40,13 +42,14 @@ type deriver struct {
 	states []GatewayState
 	v      View
 	next   time.Time
+	back   [MaxMembers]time.Time // when a member was ready again; zero: it always was
 }
 
 // place finds a member's tier, cooldown and ramp.
 func (d *deriver) place(i int) {
 	g, m := d.states[i], &d.v.Members[i]
 	m.Gateway, m.Weight, m.Since = d.s.Members[i].Gateway, d.s.Members[i].Weight, g.Since
-	m.Tier = d.tier(g, m)
+	m.Tier = d.tier(g, m, i)
 	m.CloseSessions = g.Op == Disabled || g.phase() == health.Down && d.s.OnDown == Close
 	if m.Tier < TierNone {
 		d.v.sets[m.Tier] |= 1 << i
@@ -56,12 +59,12 @@ func (d *deriver) place(i int) {
 	}
 }
 
-func (d *deriver) tier(g GatewayState, m *MemberView) int8 {
+func (d *deriver) tier(g GatewayState, m *MemberView, i int) int8 {
 	switch {
 	case g.Op == Drain || g.Op == Disabled:
 		return TierNone
 	case g.phase() == health.Alive:
-		return d.cool(g, m)
+		return d.cool(g, m, i)
 	case g.phase() == health.Unknown && !(g.WasDown && g.Op != Hold):
 		return TierUnknown
 	}
@@ -69,7 +72,7 @@ func (d *deriver) tier(g GatewayState, m *MemberView) int8 {
 }
 
 // cool tells an alive member in cooldown from one past it.
-func (d *deriver) cool(g GatewayState, m *MemberView) int8 {
+func (d *deriver) cool(g GatewayState, m *MemberView, i int) int8 {
 	var over time.Time // when the last cooldown ended; zero: there was none
 	if !g.RecoveredAt.IsZero() {
 		over = g.RecoveredAt.Add(d.s.cooldown(g.Relapses))
@@ -88,8 +91,31 @@ func (d *deriver) cool(g GatewayState, m *MemberView) int8 {
 		d.wake(over)
 		return TierCooldown
 	}
+	d.back[i] = over
 	d.ramp(over, m)
 	return TierReady
+}
+
+// returnSessions closes the sessions that stand-ins took, when the member that came
+// back has had its visitors again for long enough.
+func (d *deriver) returnSessions(best int8) {
+	if d.s.Policy != Failover || d.s.ReturnAfter <= 0 || best != TierReady {
+		return
+	}
+	first := bits.TrailingZeros64(d.v.sets[best])
+	if d.back[first].IsZero() {
+		return
+	}
+	end := d.back[first].Add(d.s.ReturnAfter)
+	if end.After(d.now) {
+		d.wake(end)
+		return
+	}
+	for i := range d.v.Members {
+		if i != first {
+			d.v.Members[i].CloseSessions = true
+		}
+	}
 }
 
 // ramp begins the slow start of a member whose cooldown is over.

@@ -267,6 +267,38 @@ func TestCloseSessions(t *testing.T) {
 	}
 }
 
+// TestReturnAfter: what stand-ins took is closed when the member that came back has
+// had its visitors again for that long, and never where nobody came back.
+func TestReturnAfter(t *testing.T) {
+	s := settings(pool.Failover, "nuc", "nas")
+	s.Failback, s.ReturnAfter = time.Minute, 10*time.Minute
+	for name, c := range map[string]struct {
+		nuc    pool.GatewayState
+		closes bool
+		next   time.Time
+	}{
+		"nobody was away":           {alive(), false, time.Time{}},
+		"in cooldown":               {back(30 * time.Second), false, noon.Add(30 * time.Second)},
+		"the cooldown is just over": {back(time.Minute), false, noon.Add(10 * time.Minute)},
+		"a moment before":           {back(11*time.Minute - 1), false, noon.Add(1)},
+		"it is time":                {back(11 * time.Minute), true, time.Time{}},
+		"it is away again":          {down("check"), false, time.Time{}},
+	} {
+		v, next := pool.Derive(s, states{"nuc": c.nuc, "nas": alive()}.of, pool.Marks{}, noon)
+		if v.Members[0].CloseSessions || v.Members[1].CloseSessions != c.closes || !next.Equal(c.next) {
+			t.Errorf("%s: closes %t and next %s, want %t and %s", name, v.Members[1].CloseSessions, next, c.closes, c.next)
+		}
+	}
+	s.ReturnAfter = 0
+	if v, _ := pool.Derive(s, states{"nuc": back(time.Hour), "nas": alive()}.of, pool.Marks{}, noon); v.Members[1].CloseSessions {
+		t.Error("sessions are closed though nobody asked for that")
+	}
+	s.Policy, s.ReturnAfter = pool.IPHash, time.Minute
+	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "return_after") {
+		t.Errorf("with ip_hash: %v", err)
+	}
+}
+
 func TestServing(t *testing.T) {
 	v := derive(settings(pool.RoundRobin, "a", "b", "c"), states{"a": alive(), "b": down(""), "c": alive()})
 	var got []string

@@ -138,6 +138,10 @@ type Settings struct {
 	// OnDown says what becomes of the sessions of a member that goes down.
 	// Default: keep.
 	OnDown OnDown `json:"on_down,omitzero"`
+	// ReturnAfter is how long sessions at the other members are kept once a member
+	// that came back has its visitors again: then they are closed, so that those
+	// visitors come back too. Only for failover. Default, or negative: kept.
+	ReturnAfter time.Duration `json:"return_after,omitzero"`
 }
 
 // WithDefaults returns s with zero fields replaced by their defaults. It does
@@ -171,6 +175,9 @@ func (s Settings) Validate() error {
 	}
 	if s.SlowStart > 0 && !s.ramps() {
 		bad("slow_start", "works with round_robin and least_conn only, not with %s", s.Policy)
+	}
+	if s.ReturnAfter > 0 && s.Policy != Failover {
+		bad("return_after", "works with failover only, not with %s", s.Policy)
 	}
 	if n := len(s.Members); n < 1 || n > MaxMembers {
 		bad("members", "there are %d: want 1 to %d", n, MaxMembers)

@@ -31,7 +31,8 @@ type MemberView struct {
 	// RampFrom is when its slow start began. Zero: it has its full share.
 	RampFrom time.Time `json:"ramp_from,omitzero"`
 	// CloseSessions says that its open sessions are to be closed: it is
-	// disabled, or down in a pool that says so.
+	// disabled, down in a pool that says so, or no longer the stand-in of a
+	// member that came back.
 	CloseSessions bool `json:"close_sessions,omitzero"`
 	// Reason is one sentence for people: why Role is what it is.
 	Reason string `json:"reason"`

@@ -180,10 +180,19 @@ func (s *Seat) Left(i int8) Reason {
 	switch {
 	case j < 0 || !now.View.Members[j].CloseSessions:
 		return None
-	case now.View.Members[j].Role == pool.RoleDisabled:
-		return Disabled
 	}
-	return GatewayDown
+	return WhyClosed(now.View.Members[j])
+}
+
+// WhyClosed tells why the sessions of a member are closed.
+func WhyClosed(m pool.MemberView) Reason {
+	switch m.Role {
+	case pool.RoleDisabled:
+		return Disabled
+	case pool.RoleDown:
+		return GatewayDown
+	}
+	return Returned
 }
 
 // Blame notes what the visitor found wrong with member i, and how long it took to

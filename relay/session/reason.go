@@ -23,6 +23,9 @@ const (
 	GatewayDown
 	// Disabled: an operator disabled the gateway.
 	Disabled
+	// Returned: the gateway was the stand-in of one that has its visitors again, and
+	// the pool's return_after was over.
+	Returned
 	// Stopped: the relay stopped and the drain deadline passed.
 	Stopped
 	// Internal: a fault of the relay itself; the log has the stack.
@@ -68,6 +71,7 @@ var reasonNames = [reasons]string{
 	HalfClosed:     "half_closed",
 	GatewayDown:    "gateway_down",
 	Disabled:       "gateway_disabled",
+	Returned:       "returned",
 	Stopped:        "stopped",
 	Internal:       "internal_error",
 	Denied:         "denied",
@@ -116,6 +120,7 @@ var settings = [reasons]string{
 	Idle:           "idle",
 	HalfClosed:     "linger",
 	GatewayDown:    "on_down",
+	Returned:       "return_after",
 }
 
 // Setting names the Caddyfile setting behind the reason, or is empty.

@@ -139,9 +139,10 @@ func putPool(c *sqlite.Conn, name string, p catalog.Pool) error {
 	if err != nil {
 		return err
 	}
-	err = run(c, "INSERT INTO pool ("+poolColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	err = run(c, "INSERT INTO pool ("+poolColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		p.Name, p.Revision, p.Policy.String(), p.Failback, p.Disabled, int64(p.SlowStart), p.OnDown.String(),
-		int64(p.DialTimeout), int64(p.Hedge), int64(p.FirstByte), int64(p.TotalTimeout), int64(p.Idle), int64(p.Linger), outage)
+		int64(p.DialTimeout), int64(p.Hedge), int64(p.FirstByte), int64(p.TotalTimeout), int64(p.Idle), int64(p.Linger), outage,
+		int64(p.ReturnAfter))
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func loadPools(conn *sqlite.Conn, c *catalog.Catalog) error {
 }
 
 const poolColumns = `name, revision, policy, failback, disabled, slow_start, on_down,
-	dial_timeout, hedge, first_byte, total_timeout, idle, linger, outage`
+	dial_timeout, hedge, first_byte, total_timeout, idle, linger, outage, return_after`
 
 func scanPool(row *sqlite.Stmt) (catalog.Pool, error) {
 	duration := func(column int) catalog.Duration { return catalog.Duration(row.ColumnInt64(column)) }
@@ -96,6 +96,7 @@ func scanPool(row *sqlite.Stmt) (catalog.Pool, error) {
 		TotalTimeout: duration(10),
 		Idle:         duration(11),
 		Linger:       duration(12),
+		ReturnAfter:  duration(14),
 	}
 	if err := p.Policy.UnmarshalText([]byte(row.ColumnText(2))); err != nil {
 		return p, err

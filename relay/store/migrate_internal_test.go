@@ -17,7 +17,7 @@ import (
 // One that was released stays as it is.
 var fixtures = []string{
 	`INSERT INTO gateway VALUES ('nuc', 2, '10.8.0.8:443', 'v2', 0, '{"kind":"tls","server_name":"health.example.com","interval":2000000000}');
-	INSERT INTO pool VALUES ('home', 1, 'round_robin', 'nas', 0, -1, 'close', 0, 0, 0, 0, 3000000000, 0, '{"status":503,"body":"soon"}');
+	INSERT INTO pool VALUES ('home', 1, 'round_robin', 'nas', 0, -1, 'close', 0, 0, 0, 0, 3000000000, 0, '{"status":503,"body":"soon"}', -1);
 	INSERT INTO member VALUES ('home', 1, 'nuc', 0), ('home', 2, 'nas', 7);
 	INSERT INTO route VALUES ('site', 4, 'tls', 0, ':443', NULL, 'home', 0, NULL, NULL, 0, 0, '');
 	INSERT INTO route VALUES ('game', 1, 'udp', 19132, '', 'nuc', NULL, 1, '::1', 19132, 0, 0, 'v1');
@@ -34,7 +34,7 @@ var fixture = &catalog.Catalog{
 		Check: &catalog.Check{Kind: "tls", ServerName: "health.example.com", Interval: 2e9},
 	}},
 	Pools: map[string]catalog.Pool{"home": {
-		Name: "home", Revision: 1, Policy: pool.RoundRobin, Failback: "nas", SlowStart: -1, OnDown: pool.Close, Idle: 3e9,
+		Name: "home", Revision: 1, Policy: pool.RoundRobin, Failback: "nas", SlowStart: -1, OnDown: pool.Close, ReturnAfter: -1, Idle: 3e9,
 		Members: []pool.Member{{Gateway: "nuc"}, {Gateway: "nas", Weight: 7}},
 		Outage:  &catalog.Outage{Status: 503, Body: "soon"},
 	}},

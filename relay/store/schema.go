@@ -55,7 +55,8 @@ CREATE TABLE pool (
 	total_timeout INTEGER NOT NULL,
 	idle INTEGER NOT NULL,
 	linger INTEGER NOT NULL,
-	outage TEXT CHECK (json_type(outage) = 'object')
+	outage TEXT CHECK (json_type(outage) = 'object'),
+	return_after INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE member (

@@ -69,7 +69,7 @@ type late struct {
 const own = "own"
 
 // fine are the fields that few need.
-var fine = []string{"slow_start", "dial_timeout", "hedge", "first_byte", "total_timeout", "idle", "linger"}
+var fine = []string{"slow_start", "return_after", "dial_timeout", "hedge", "first_byte", "total_timeout", "idle", "linger"}
 
 func editPool(v *visit) error {
 	f := &poolForm{form: form{Values: url.Values{}}, New: v.name() == "", Name: v.name()}
@@ -153,7 +153,7 @@ func (f *poolForm) fill(p catalog.Pool) {
 		f.Set("failback", p.Failback)
 	}
 	for name, d := range map[string]catalog.Duration{
-		"slow_start": p.SlowStart, "dial_timeout": p.DialTimeout, "hedge": p.Hedge, "first_byte": p.FirstByte,
+		"slow_start": p.SlowStart, "return_after": p.ReturnAfter, "dial_timeout": p.DialTimeout, "hedge": p.Hedge, "first_byte": p.FirstByte,
 		"total_timeout": p.TotalTimeout, "idle": p.Idle, "linger": p.Linger,
 	} {
 		f.set(name, d)
@@ -231,6 +231,9 @@ func (f *poolForm) body() changes {
 	}
 	if f.Get("policy") != pool.RoundRobin.String() && f.Get("policy") != pool.LeastConn.String() {
 		c["slow_start"] = nil // it means nothing there, and its field is hidden
+	}
+	if f.Get("policy") != pool.Failover.String() {
+		c["return_after"] = nil
 	}
 	list := []map[string]any{}
 	for _, m := range f.Members {
