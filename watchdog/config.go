@@ -51,6 +51,8 @@ type Config struct {
 	Home *Home
 	// Notices are where people are told.
 	Notices Notices
+	// Council is how several watchdogs of the same sites agree. Nil: this is the only one.
+	Council Council
 	// Provider is where Cloudflare's API is. Default: Cloudflare's own.
 	Provider Provider
 	Log      *slog.Logger
@@ -229,6 +231,7 @@ func (s Site) withDefaults(c Config) Site {
 		p.Canary = records.Name(p.Canary)
 	}
 	s.Policy = s.policy(c)
+	s.Policy.Council = c.Council != nil
 	return s
 }
 

@@ -38,6 +38,9 @@ type site struct {
 	slept  time.Duration
 	wary   time.Time // until then the serving path is suspicious, for it was slow
 
+	said map[string]evidence.Value // to the council
+	left chan decide.Saved         // for the council to keep
+
 	results  chan result
 	events   chan decide.Event
 	commands chan command
@@ -89,7 +92,7 @@ func newSite(cfg Site, w *watch, z *zone) *site {
 		cfg: cfg, w: w, zone: z, log: w.cfg.Log.With("site", cfg.Name),
 		expiring: map[string]bool{},
 		results:  make(chan result, 64), events: make(chan decide.Event, 16), commands: make(chan command), looks: make(chan *look), awaits: make(chan *await), shows: make(chan chan<- struct{}),
-		peeks: make(chan chan<- decide.State),
+		peeks: make(chan chan<- decide.State), left: make(chan decide.Saved, 1),
 		slept: w.cfg.Seams.Suspended(),
 	}
 	s.tasks = s.makeTasks()
@@ -102,6 +105,7 @@ func (s *site) watch(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a loop that breaks down takes along what it started
 	s.recover(ctx)
+	s.join(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -193,6 +197,7 @@ func (s *site) step(ctx context.Context, ev decide.Event) decide.Record {
 	if rec.Notable() || len(s.awaiting) > 0 {
 		s.publish(now)
 	}
+	s.say(now)
 	return rec
 }
 
@@ -212,6 +217,7 @@ func (s *site) keep(now time.Time) error {
 		return err
 	}
 	s.kept, s.unkept = saved, false
+	s.bequeath(dated)
 	return nil
 }
 

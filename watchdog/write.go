@@ -23,6 +23,7 @@ func (z *zone) serve(ctx context.Context, asks []ask) {
 		z.publish(err)
 		return
 	}
+	asks = z.elected(asks)
 	var open []ask
 	var batch records.Batch
 	for _, a := range asks {
@@ -90,7 +91,8 @@ func (z *zone) prepare(ctx context.Context, asks []ask) error {
 
 // plan is what it takes to bring a site where it wants.
 func (z *zone) plan(a ask) (records.Batch, []records.Conflict) {
-	return records.Plan(a.site.cfg.Names, a.site.targets(), a.to, z.actual(a.site), records.Options{RemoveAAAA: a.bare, Create: a.site.cfg.Create})
+	epoch, _ := a.site.may()
+	return records.Plan(a.site.cfg.Names, a.site.targets(), a.to, z.actual(a.site), records.Options{RemoveAAAA: a.bare, Create: a.site.cfg.Create, Epoch: epoch})
 }
 
 func join(a, b records.Batch) records.Batch {
@@ -117,6 +119,9 @@ func (z *zone) apply(ctx context.Context, batch records.Batch) (unsure bool, err
 // apart writes each site by itself, after the provider has refused them together.
 func (z *zone) apart(ctx context.Context, asks []ask) {
 	for _, a := range asks {
+		if len(z.elected([]ask{a})) == 0 {
+			continue
+		}
 		part, _ := z.plan(a)
 		unsure, err := z.apply(ctx, part)
 		z.conclude(ctx, []ask{a}, unsure, err)

@@ -5,6 +5,10 @@ import "fmt"
 // command takes an operator's word. It refuses what would write to a path that is
 // not seen to work.
 func (t *step) command(c Command) {
+	if t.s.Reader && c.Do != PauseFor && c.Do != Resume {
+		t.refuse("%s: ask there", t.whoWrites())
+		return
+	}
 	switch c.Do {
 	case Switch, Pin:
 		t.switchTo(c)

@@ -22,6 +22,10 @@ const meddleLimit = 6
 func (t *step) evaluate() {
 	t.tellBlind()
 	t.tellOutage()
+	if t.s.Reader {
+		t.follow()
+		return
+	}
 	if t.s.Move == nil {
 		t.tellRefusingOver()
 	}
@@ -340,8 +344,11 @@ func (t *step) families(i int) []*Standing {
 	return list
 }
 
-// failed reports whether a path has failed and our own connection is not to blame.
-func (t *step) failed(i int) bool {
+// failed reports whether a path has failed, for all that is known anywhere.
+func (t *step) failed(i int) bool { return t.failedHere(i) && !t.outvoted(i) }
+
+// failedHere reports whether a path has failed and our own connection is not to blame.
+func (t *step) failedHere(i int) bool {
 	if i < 0 || i >= len(t.p.Paths) || !t.s.BlindSince.IsZero() {
 		return false
 	}

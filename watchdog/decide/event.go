@@ -9,7 +9,7 @@ import (
 )
 
 // Event is what [Next] can be told: [Observed], [Read], [Wrote], [Command],
-// [Slept] or [Tick].
+// [Elected], [Heard], [Slept] or [Tick].
 type Event interface{ describe(Policy) string }
 
 // Kind is what a probe looks at.

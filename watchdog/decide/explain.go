@@ -99,6 +99,8 @@ func (t *step) why(e Explanation) string {
 		return "our own connection is lost, so nothing is known of any path"
 	case t.s.Paused != nil:
 		return "paused: no writes until resume"
+	case t.s.Reader:
+		return t.whoWrites()
 	case m != nil && m.Refusal != "":
 		return "wanted " + t.p.name(m.To) + ", provider refusing: " + m.Refusal
 	case m != nil:
@@ -111,6 +113,8 @@ func (t *step) why(e Explanation) string {
 		return "the records name several paths: switch to one"
 	case t.s.Pinned >= 0:
 		return "pinned to " + t.p.name(t.s.Pinned) + " by an operator"
+	case t.failedHere(t.s.Want) && t.outvoted(t.s.Want):
+		return t.elsewhere(t.s.Want)
 	case t.failed(t.s.Want):
 		return t.p.name(t.s.Want) + " has failed, and cannot be left: " + t.s.Told.Hold
 	case t.s.On != t.s.Want || t.s.Records.Drift:

@@ -32,6 +32,10 @@ func Next(p Policy, s State, now time.Time, ev Event) (State, []Action, Record) 
 		step.wrote(ev)
 	case Command:
 		step.command(ev)
+	case Elected:
+		step.elected(ev)
+	case Heard:
+		step.s.Sights = ev.Sights
 	case Slept:
 		step.s.forget()
 		step.because("suspended for %s: what was counted is forgotten", ev.For)
@@ -58,6 +62,9 @@ type step struct {
 func (t *step) because(format string, args ...any) { t.rec.Reason = fmt.Sprintf(format, args...) }
 
 func (t *step) do(a Action) {
+	if news, ok := a.(Announce); ok && t.s.Reader && news.What != WentBlind && news.What != SeesAgain {
+		return // who writes tells
+	}
 	t.actions = append(t.actions, a)
 	t.rec.Actions = append(t.rec.Actions, a.String())
 }

@@ -19,12 +19,13 @@ const (
 	Outage     Phase = "outage"     // every path has failed
 	Blind      Phase = "blind"      // our own connection is lost
 	Paused     Phase = "paused"     // an operator forbids writes
+	Following  Phase = "following"  // another watchdog writes the records, or nobody may
 	Quarantine Phase = "quarantine" // the records hold what is not ours to change
 )
 
 // Phases lists all phases.
 func Phases() []Phase {
-	return []Phase{Waiting, Steady, Suspicious, Holding, Moving, Outage, Blind, Paused, Quarantine}
+	return []Phase{Waiting, Steady, Suspicious, Holding, Moving, Outage, Blind, Paused, Following, Quarantine}
 }
 
 // PhaseOf says what a site is at.
@@ -43,6 +44,8 @@ func (t *step) phase() Phase {
 		return Blind
 	case s.Paused != nil:
 		return Paused
+	case s.Reader:
+		return Following
 	case s.Move != nil:
 		return Moving
 	case !s.OutageSince.IsZero():

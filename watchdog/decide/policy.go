@@ -54,6 +54,9 @@ type Policy struct {
 	// WithdrawAAAA: in a total outage the AAAA records are taken out, so that
 	// visitors do not wait for both families. They come back with the path.
 	WithdrawAAAA bool
+	// Council: several watchdogs watch the site, and this one writes only when it is
+	// [Elected].
+	Council bool
 }
 
 // Path is one way visitors reach the site.

@@ -28,13 +28,16 @@ type witnessed struct {
 	broken  []string
 	// storm has the kinds of probes that mostly fail now; the others mostly do not.
 	storm map[decide.Source]bool
+	// reader and sights are what was last said of the council.
+	reader bool
+	sights []decide.Sight
 }
 
 func newWitnessed(p decide.Policy) *witnessed {
 	return &witnessed{
 		p: p, s: decide.Restore(p, decide.Saved{}, epoch, false), now: epoch, moved: epoch,
 		last: map[decide.Source]decide.Observed{}, bads: map[int]int{},
-		storm: map[decide.Source]bool{},
+		storm: map[decide.Source]bool{}, reader: p.Council,
 	}
 }
 
@@ -85,6 +88,10 @@ func (w *witnessed) account(ev decide.Event) {
 		w.asked = nil
 	case decide.Slept:
 		clear(w.bads)
+	case decide.Elected:
+		w.reader = !ev.Self
+	case decide.Heard:
+		w.sights = ev.Sights
 	}
 }
 
@@ -96,6 +103,8 @@ func (w *witnessed) judge(before decide.State, write decide.Write) {
 		w.broke("%s to records that are %+v", write, w.records)
 	case w.s.Paused != nil:
 		w.broke("%s while paused", write)
+	case w.reader:
+		w.broke("%s, and another watchdog has the pen", write)
 	}
 	if write.Cause == decide.Withdraw {
 		for i := range w.p.Paths {
@@ -119,6 +128,9 @@ func (w *witnessed) judge(before decide.State, write decide.Write) {
 		if from := max(w.s.Move.From, 0); w.bads[from] < w.p.Failures {
 			w.broke("%s after %d failures", write, w.bads[from])
 		}
+		if from := max(w.s.Move.From, 0); w.outvoted(from) {
+			w.broke("%s, and no majority sees path %d fail: %+v", write, from, w.sights)
+		}
 		if k := (decide.Source{Kind: decide.Witness}); w.p.Witness4 && !w.p.Paths[0].V6 && !w.good(k) {
 			w.broke("%s, and no witness saw: %v", write, w.last[k])
 		}
@@ -131,6 +143,23 @@ func (w *witnessed) judge(before decide.State, write decide.Write) {
 			w.broke("%s is no way back from %d", write, w.records.On)
 		}
 	}
+}
+
+// outvoted reports whether no majority of those who can see takes a path for dead.
+func (w *witnessed) outvoted(path int) bool {
+	votes := 1 // ours
+	for _, s := range w.sights {
+		if w.now.Sub(s.At) > max(w.p.Gap, 2*w.p.Standby) {
+			continue
+		}
+		switch s.Paths[path] {
+		case evidence.Bad:
+			votes++
+		case evidence.Good:
+			votes--
+		}
+	}
+	return votes <= 0
 }
 
 // good reports whether the last word of a source is good and fresh.
@@ -177,6 +206,17 @@ func (w *witnessed) event(pick func(n int, what string) int) decide.Event {
 		of := w.source(pick)
 		w.storm[of] = !w.storm[of]
 		return decide.Tick{}
+	case 9:
+		if w.p.Council {
+			return decide.Elected{Self: pick(3, "elected") > 0, Writer: "cellar"}
+		}
+		return decide.Tick{}
+	case 10:
+		var h decide.Heard
+		for range pick(3, "others") {
+			h.Sights = append(h.Sights, decide.Sight{At: w.now, Paths: []evidence.Value{value(pick(3, "sight")), value(pick(3, "sight"))}})
+		}
+		return h
 	default:
 		ev := decide.Observed{Source: w.source(pick), Value: evidence.Good, Limit: 3 * time.Second, Started: w.now}
 		if w.storm[ev.Source] {
@@ -194,6 +234,10 @@ func (w *witnessed) event(pick func(n int, what string) int) decide.Event {
 		}
 		return ev
 	}
+}
+
+func value(i int) evidence.Value {
+	return []evidence.Value{evidence.Unknown, evidence.Good, evidence.Bad}[i]
 }
 
 func (w *witnessed) source(pick func(n int, what string) int) decide.Source {
@@ -227,12 +271,22 @@ func policies() []decide.Policy {
 	return list
 }
 
+// withCouncils are the policies, and each once more for one of several watchdogs.
+func withCouncils() []decide.Policy {
+	list := policies()
+	for _, p := range list {
+		p.Council = true
+		list = append(list, p)
+	}
+	return list
+}
+
 // TestNeverUnproven: whatever happens in whatever order, nothing is written that
 // must not be.
 func TestNeverUnproven(t *testing.T) {
 	writes, returns := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWitnessed(rapid.SampledFrom(policies()).Draw(t, "policy"))
+		w := newWitnessed(rapid.SampledFrom(withCouncils()).Draw(t, "policy"))
 		pick := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(t, what) }
 		w.next(decide.Read{Records: decide.Records{Known: true, On: pick(2, "on")}})
 		for range 500 {
@@ -262,7 +316,7 @@ func FuzzNext(f *testing.F) {
 			at++
 			return int(data[at-1]) % n
 		}
-		w := newWitnessed(policies()[pick(4, "policy")])
+		w := newWitnessed(withCouncils()[pick(8, "policy")])
 		for at < len(data) {
 			w.now = w.now.Add(time.Duration(pick(30, "step")-2) * 200 * time.Millisecond) // back, too
 			w.next(w.event(pick))

@@ -134,6 +134,7 @@ func Restore(p Policy, saved Saved, now time.Time, keepDwell bool) State {
 		Told: saved.Told.restore(p),
 	}
 	s.fit(p)
+	s.Reader = p.Council
 	if saved.Want == "" {
 		s.Want = Nowhere
 	}

@@ -56,6 +56,11 @@ type State struct {
 	HomeAt time.Time
 	// LastEvent is when Next last saw anything.
 	LastEvent time.Time
+	// Reader: another watchdog writes the records, or nobody may. Writer is its name.
+	Reader bool
+	Writer string
+	// Sights are what other watchdogs see.
+	Sights []Sight
 	// Told remembers what has been announced and is not over.
 	Told Told
 }

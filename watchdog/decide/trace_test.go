@@ -148,6 +148,10 @@ func readEvents(t *testing.T, p decide.Policy, s decide.State, now time.Time, wo
 			c.Until = now.Add(duration(t, words[1]))
 		}
 		return []decide.Event{c}
+	case "elected": // elected self | nobody | name
+		return []decide.Event{elected(words[1])}
+	case "heard": // heard cellar relay=bad cloudflare=good
+		return []decide.Event{heard(t, p, now, words[1:])}
 	case "resume":
 		return []decide.Event{decide.Command{Do: decide.Resume, By: "ann"}}
 	}
@@ -160,6 +164,32 @@ func readEvents(t *testing.T, p decide.Policy, s decide.State, now time.Time, wo
 		ev.Slow = ev.Slow || w == "slow"
 	}
 	return []decide.Event{ev}
+}
+
+func elected(who string) decide.Elected {
+	switch who {
+	case "self":
+		return decide.Elected{Self: true}
+	case "nobody":
+		return decide.Elected{}
+	}
+	return decide.Elected{Writer: who}
+}
+
+func heard(t *testing.T, p decide.Policy, now time.Time, words []string) decide.Heard {
+	t.Helper()
+	var h decide.Heard
+	for _, w := range words {
+		path, value, seen := strings.Cut(w, "=")
+		if !seen {
+			h.Sights = append(h.Sights, decide.Sight{From: w, At: now, Paths: make([]evidence.Value, len(p.Paths))})
+			continue
+		}
+		if err := h.Sights[len(h.Sights)-1].Paths[place(p, path)].UnmarshalText([]byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
 }
 
 func observed(t *testing.T, p decide.Policy, source, value string, now time.Time, detail string) decide.Observed {
@@ -240,6 +270,8 @@ func readPolicy(t *testing.T, words []string) decide.Policy {
 			p.Local = true
 		case w == "witness":
 			p.Witness4 = true
+		case w == "council":
+			p.Council = true
 		case w == "withdraw":
 			p.WithdrawAAAA = true
 		case key == "budget":

@@ -30,6 +30,8 @@ const (
 	LastAddress Reason = "last_address"
 	// CommentFull: the marker does not fit into the comment.
 	CommentFull Reason = "comment_full"
+	// HigherEpoch: a later holder of the lease has written it.
+	HigherEpoch Reason = "higher_epoch"
 )
 
 var advice = map[Reason]string{

@@ -40,6 +40,49 @@ func ParseMark(comment string) (Mark, bool) {
 	return Mark{}, false
 }
 
+// epochIs is how an epoch stands behind the colon.
+const epochIs = "epoch="
+
+// Epoch is that of the lease by which the record was last written. None: it was not
+// written by a lease.
+func (m Mark) Epoch() (epoch uint64, ok bool) {
+	text, ok := strings.CutPrefix(m.Extra, epochIs)
+	if !ok {
+		return 0, false
+	}
+	if _, err := fmt.Sscanf(text, "%d", &epoch); err != nil || fmt.Sprint(epoch) != text {
+		return 0, false
+	}
+	return epoch, true
+}
+
+// Stamp returns a comment whose marker says the epoch. A comment without a marker, one
+// whose marker says something else, and one that would be longer than limit (0 means
+// MaxComment) stays as it is.
+func Stamp(comment string, epoch uint64, limit int) string {
+	m, ok := ParseMark(comment)
+	if _, stamped := m.Epoch(); !ok || m.Extra != "" && !stamped {
+		return comment
+	}
+	next := Mark{Extra: epochIs + fmt.Sprint(epoch)}
+	at := 0
+	for word := range strings.FieldsFuncSeq(comment, separates) {
+		at += strings.Index(comment[at:], word)
+		if word == m.String() {
+			break
+		}
+		at += len(word)
+	}
+	stamped := comment[:at] + next.String() + comment[at+len(m.String()):]
+	if limit == 0 {
+		limit = MaxComment
+	}
+	if utf8.RuneCountInString(stamped) > limit {
+		return comment
+	}
+	return stamped
+}
+
 // separates the words of a comment.
 func separates(r rune) bool { return r == ',' || r == ';' || r <= ' ' || r == '\u00a0' }
 

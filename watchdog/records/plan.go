@@ -1,5 +1,7 @@
 package records
 
+import "fmt"
+
 // Options of Plan and Adoption.
 type Options struct {
 	// Take AAAA records away even if the path has an address for them: in a total
@@ -11,6 +13,9 @@ type Options struct {
 	MaxComment int
 	// The marker of records that are created or adopted.
 	Mark Mark
+	// Epoch of the lease by which is written. It goes into the marker, and a record
+	// with a higher one is refused: its writer has followed us. 0: there is no lease.
+	Epoch uint64
 }
 
 // Plan returns what to change so that all names are on path number to, and the
@@ -29,8 +34,10 @@ func Plan(names []string, paths []Target, to int, actual []Record, o Options) (B
 			refused = append(refused, Conflict{LastAddress, Record{Name: n.Name, Type: A}, "the path has no other address: the name would be left empty"})
 		case n.blocked(o):
 			refused = append(refused, n.Conflicts...)
+		case len(n.newer(o.Epoch)) > 0:
+			refused = append(refused, n.newer(o.Epoch)...)
 		default:
-			n.plan(&b, target, o.Mark)
+			n.plan(&b, target, o)
 		}
 	}
 	return b, refused
@@ -41,9 +48,21 @@ func (n *NameView) blocked(o Options) bool {
 	return len(n.Conflicts) > 0 && !(o.Create && n.Conflicts[0].Reason == Nothing)
 }
 
+// newer are conflicts with records that a later holder of the lease has written.
+func (n *NameView) newer(epoch uint64) (list []Conflict) {
+	for _, r := range n.records() {
+		m, _ := ParseMark(r.Comment)
+		if e, ok := m.Epoch(); ok && epoch > 0 && e > epoch {
+			list = append(list, Conflict{HigherEpoch, r, fmt.Sprintf("it was written in epoch %d of the lease, and ours is %d: another watchdog has followed this one", e, epoch)})
+		}
+	}
+	return list
+}
+
 // plan adds what one name needs. All its records change in the same batch: if one
 // of them is proxied, Cloudflare takes all of them for proxied.
-func (n *NameView) plan(b *Batch, target Target, mark Mark) {
+func (n *NameView) plan(b *Batch, target Target, o Options) {
+	mark := o.Mark
 	for _, r := range n.records() {
 		if m, ok := ParseMark(r.Comment); ok {
 			mark = m // a record added to a name is marked like its sibling
@@ -55,13 +74,25 @@ func (n *NameView) plan(b *Batch, target Target, mark Mark) {
 		want, wanted := target.value(kind)
 		switch {
 		case r == nil && wanted:
-			b.Posts = append(b.Posts, Record{Name: n.Name, Type: kind, Content: want.Content, TTL: want.TTL, Proxied: want.Proxied, Comment: mark.String()})
+			comment := stamped(mark.String(), o)
+			b.Posts = append(b.Posts, Record{Name: n.Name, Type: kind, Content: want.Content, TTL: want.TTL, Proxied: want.Proxied, Comment: comment})
 		case r != nil && !wanted:
 			b.Deletes = append(b.Deletes, *r)
 		case len(compare(n.Name, kind, r, target)) > 0:
-			b.Patches = append(b.Patches, Patch{Record: *r, Value: &want})
+			p := Patch{Record: *r, Value: &want}
+			if comment := stamped(r.Comment, o); comment != r.Comment {
+				p.Comment = comment
+			}
+			b.Patches = append(b.Patches, p)
 		}
 	}
+}
+
+func stamped(comment string, o Options) string {
+	if o.Epoch == 0 {
+		return comment
+	}
+	return Stamp(comment, o.Epoch, o.MaxComment)
 }
 
 // Adoption returns what to change so that the records of the names carry the

@@ -39,6 +39,11 @@ func TestPlan(t *testing.T) {
 		{"from an IPv6 path", list(rec("AAAA", "2001:db8::6")), 0, records.Options{}, "patch AAAA 2001:db8::6 to 2001:db8::7 direct 60; post A 198.51.100.7 direct 60 edgeward"},
 		{"former home address", list(rec("A", "203.0.113.77", proxied)), 1, records.Options{}, "patch A 203.0.113.77 to 203.0.113.5 proxied 1"},
 
+		{"by a lease", list(a, aaaa), 1, records.Options{Epoch: 8}, "delete AAAA 2001:db8::7; patch A 198.51.100.7 to 203.0.113.5 proxied 1 comment edgeward:epoch=8"},
+		{"by the lease of before", list(a, aaaa), 2, records.Options{Epoch: 7}, "patch A 198.51.100.7 to 198.51.100.9 direct 120 comment edgeward:epoch=7; patch AAAA 2001:db8::7 to 2001:db8::9 direct 120"},
+		{"by a lease that was lost", list(a, aaaa), 1, records.Options{Epoch: 6}, "refuse higher_epoch"},
+		{"of the former holder", list(a, aaaa), 0, records.Options{Epoch: 9}, ""},
+
 		{"not ours", list(rec("A", "198.51.100.7", unmarked)), 1, records.Options{}, "refuse not_ours"},
 		{"foreign AAAA", list(a, rec("AAAA", "2001:db8::7", unmarked)), 1, records.Options{}, "refuse foreign_aaaa"},
 		{"DNS-only elsewhere", list(rec("A", "192.0.2.77")), 0, records.Options{}, "refuse foreign_content"},

@@ -212,3 +212,31 @@ func TestConflictsSayWhatToDo(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestStamp: the epoch stands in our word alone, and the rest is as people wrote it.
+func TestStamp(t *testing.T) {
+	for in, want := range map[string]string{
+		"edgeward":                            "edgeward:epoch=12",
+		"edgeward:epoch=7":                    "edgeward:epoch=12",
+		"home; edgeward:epoch=7, do not edit": "home; edgeward:epoch=12, do not edit",
+		"my-edgeward edgeward ok":             "my-edgeward edgeward:epoch=12 ok",
+		"edgeward:note edgeward":              "edgeward:note edgeward",
+		"somebody else's":                     "somebody else's",
+		"edgeward " + strings.Repeat("x", 90): "edgeward " + strings.Repeat("x", 90),
+	} {
+		got := records.Stamp(in, 12, 0)
+		if got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+		if m, ok := records.ParseMark(got); ok && got != in {
+			if e, stamped := m.Epoch(); !stamped || e != 12 {
+				t.Errorf("%q says epoch %d, %t", got, e, stamped)
+			}
+		}
+	}
+	for _, extra := range []string{"", "epoch=", "epoch=-1", "epoch=x", "other"} {
+		if e, ok := (records.Mark{Extra: extra}).Epoch(); ok {
+			t.Errorf("%q says epoch %d", extra, e)
+		}
+	}
+}
