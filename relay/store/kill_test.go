@@ -18,6 +18,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/edgeward/edgeward/internal/norace"
 	"github.com/edgeward/edgeward/relay/catalog"
 	"github.com/edgeward/edgeward/relay/event"
 	"github.com/edgeward/edgeward/relay/pool"
@@ -91,6 +92,9 @@ func writerMain(path string) error {
 // syncs, moves the log into the file, copies. The database then holds what the
 // writer last said it had done, or the one after that, and nothing in between.
 func TestKill(t *testing.T) {
+	if norace.Rerun(t) {
+		return
+	}
 	path := filepath.Join(t.TempDir(), "edge.db")
 	kills, unsaid := 100, 0
 	if testing.Short() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/internal/evidence"
+	"github.com/edgeward/edgeward/internal/norace"
 	"github.com/edgeward/edgeward/watchdog/decide"
 )
 
@@ -107,6 +108,9 @@ func earlier(a, b time.Time) time.Time {
 // TestMonth: 30 days in which probes get lost, over each family by itself, and nothing
 // is wrong: no move.
 func TestMonth(t *testing.T) {
+	if norace.Rerun(t) {
+		return
+	}
 	worlds := []struct {
 		name       string
 		policy     decide.Policy
