@@ -11,6 +11,7 @@ package norace
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -25,9 +26,14 @@ func Rerun(t *testing.T) bool {
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^"+t.Name()+"$", ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
-	t.Logf("without the race detector:\n%s", out)
 	if err != nil {
-		t.Errorf("go test: %v", err)
+		t.Errorf("without the race detector: %v\n%s", err, out)
+		return true
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "_test.go:") {
+			t.Log("without the race detector: " + strings.TrimSpace(line))
+		}
 	}
 	return true
 }
