@@ -245,5 +245,9 @@ func (m *Monitor) operatorState(name string) pool.GatewayState {
 	if g == nil {
 		return pool.GatewayState{}
 	}
-	return pool.From(g.state, g.op, g.heldAs)
+	s := pool.From(g.state, g.op, g.heldAs)
+	if g.op == pool.Hold {
+		s.RecoveredAt = g.heldBack // one that comes back beneath a hold begins no cooldown
+	}
+	return s
 }

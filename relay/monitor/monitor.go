@@ -76,6 +76,7 @@ type gateway struct {
 	state     health.State
 	op        pool.Operator
 	heldAs    health.Phase
+	heldBack  time.Time // state.RecoveredAt when it was held
 	task      *task
 	addresses []netip.Addr // of a host name
 	lookupAt  time.Time

@@ -262,6 +262,17 @@ func TestOperatorStates(t *testing.T) {
 		if got := serving(m); got != "nuc" {
 			t.Errorf("held, but %s serves", got)
 		}
+		checks.set(nuc, good)
+		until(t, 10*time.Second, "alive beneath the hold", func() bool { return phase(m, "nuc") == health.Alive })
+		if got := serving(m); got != "nuc" {
+			t.Errorf("held, and back beneath that, but %s serves", got)
+		}
+		if err := m.SetOperator("nuc", pool.Ready, "test"); err != nil {
+			t.Fatal(err)
+		}
+		if got := serving(m); got != "nas" {
+			t.Errorf("held no more, just back, but %s serves", got)
+		}
 	})
 }
 

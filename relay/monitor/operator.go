@@ -29,7 +29,7 @@ func (m *Monitor) SetOperator(name string, op pool.Operator, actor string) error
 		}
 		g.op, err = op, nil
 		if op == pool.Hold {
-			g.heldAs = g.state.Phase
+			g.heldAs, g.heldBack = g.state.Phase, g.state.RecoveredAt
 		}
 		m.o.Log.Info("operator", "gateway", name, "state", op.String(), "actor", actor)
 		m.publish()

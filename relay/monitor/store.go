@@ -22,10 +22,11 @@ type saved struct {
 }
 
 type savedGateway struct {
-	Dial   string        `json:"dial"`
-	Op     pool.Operator `json:"operator"`
-	HeldAs health.Phase  `json:"held_as"`
-	State  health.State  `json:"state"`
+	Dial     string        `json:"dial"`
+	Op       pool.Operator `json:"operator"`
+	HeldAs   health.Phase  `json:"held_as"`
+	HeldBack time.Time     `json:"held_back,omitzero"`
+	State    health.State  `json:"state"`
 }
 
 // saveDelay gathers changes that come together.
@@ -66,7 +67,7 @@ func (m *Monitor) restore(g *gateway, c Gateway) {
 	if !ok {
 		return
 	}
-	g.op, g.heldAs = old.Op, old.HeldAs
+	g.op, g.heldAs, g.heldBack = old.Op, old.HeldAs, old.HeldBack
 	if old.Dial == c.Dial {
 		g.Dial = c.Dial
 		g.live.SetAddress(c.fixed())
@@ -93,7 +94,7 @@ func (m *Monitor) save() {
 		return
 	}
 	for name, g := range m.gateways {
-		m.saved.Gateways[name] = savedGateway{Dial: g.Dial, Op: g.op, HeldAs: g.heldAs, State: g.state}
+		m.saved.Gateways[name] = savedGateway{Dial: g.Dial, Op: g.op, HeldAs: g.heldAs, HeldBack: g.heldBack, State: g.state}
 	}
 	m.saved.At, m.saved.Pools = time.Now(), m.marks
 	data, err := json.MarshalIndent(m.saved, "", "\t")
