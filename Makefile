@@ -10,10 +10,10 @@ TOOL := go tool -modfile=tools/go.mod
 STATIC := CGO_ENABLED=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-deps demo check fuzz bench xcaddy fmt clean
+.PHONY: help build test test-deps demo demo-fallback check fuzz bench xcaddy fmt clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 build: ## Build edge-relay, edge-watchdog and edge-sidecar in bin/, static, with xcaddy's flags
 	$(STATIC) go build -ldflags "-w -s" -o $(BIN)/edge-relay ./xcaddy/relay
@@ -28,6 +28,9 @@ test: test-deps build ## Run every test with the race detector; installs what th
 
 demo: build ## Show gateways and the relay die, and what visitors see
 	EDGE_BIN_DIR=$(BIN) go run ./e2e/demo
+
+demo-fallback: build ## Show one home run the other's services, and hand them back
+	EDGE_BIN_DIR=$(BIN) go run ./e2e/demofallback
 
 check: build ## Check format, vet, go fix, staticcheck, go.mod and every file in configs/
 	@echo gofumpt; files=$$($(STATIC) $(TOOL) gofumpt -l .) && test -z "$$files" || { echo "$$files: run make fmt"; exit 1; }

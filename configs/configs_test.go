@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// bin returns the folder with edge-relay and edge-watchdog.
+// bin returns the folder with edge-relay, edge-watchdog and edge-sidecar.
 func bin(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("EDGE_BIN_DIR"); dir != "" {
 		return dir
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"relay", "watchdog"} {
-		build := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", filepath.Join(dir, "edge-"+name), "../xcaddy/"+name)
+	for name, main := range map[string]string{"relay": "xcaddy/relay", "watchdog": "xcaddy/watchdog", "sidecar": "sidecar/edge-sidecar"} {
+		build := exec.Command("go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-w -s", "-o", filepath.Join(dir, "edge-"+name), "../"+main)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v:\n%s", err, out)

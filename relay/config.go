@@ -62,6 +62,9 @@ type Route struct {
 	Depth names.Depth
 	// NoName takes visitors who send no server name too.
 	NoName bool
+	// Closed says that nobody serves it, and Pool is empty: its visitors find an outage,
+	// and not the route of a wildcard over their name.
+	Closed bool
 	// Where it is written, for messages.
 	Where string
 }
@@ -103,7 +106,7 @@ func (l *Listener) validate(pools map[string]bool) (notices []string, err error)
 	}
 	plain := 0
 	for _, route := range l.Routes {
-		if !pools[route.Pool] {
+		if !pools[route.Pool] && !route.Closed {
 			return nil, fmt.Errorf("route %s: pool %s is not defined", route.Name, route.Pool)
 		}
 		if len(route.Names) == 0 && !route.NoName {
@@ -159,6 +162,9 @@ func (r *Relay) rules(l Listener) *session.Rules {
 }
 
 func (r *Relay) liveRoute(route *Route) *session.Route {
+	if route.Closed {
+		return &session.Route{Name: route.Name, RouteStats: r.routeStats(route.Name)}
+	}
 	return &session.Route{
 		Name: route.Name, Pool: r.Pool(route.Pool), Port: route.Port, Behind: route.Behind, RouteStats: r.routeStats(route.Name),
 	}

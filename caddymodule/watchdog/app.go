@@ -59,6 +59,9 @@ type App struct {
 	DeadMan *DeadMan `json:"dead_man,omitempty"`
 	// Where the home is, for paths with origin. Default: no path needs it.
 	Home *Home `json:"home,omitempty"`
+	// The other watchdogs of the same sites. Default: there are none, and this one
+	// writes.
+	Council *Council `json:"council,omitempty"`
 	// The preset of sites without their own: "fast" or "careful". Default: fast.
 	Preset string `json:"preset,omitempty"`
 	// The sites.
@@ -87,6 +90,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	config.Log = a.log
 	a.entry = newEntry(config)
+	if a.entry.meeting, err = a.meeting(ctx); err != nil {
+		return err
+	}
 	if a.broker, err = takeBroker(); err != nil {
 		return err
 	}

@@ -33,9 +33,23 @@ type entry struct {
 	dir    string
 	apply  bool
 	config *watchdog.Config
+	// meeting is where it meets other watchdogs. Nil: there are none.
+	meeting *meeting
 }
 
-func newEntry(c *watchdog.Config) *entry { return &entry{c.Dir, c.Apply, c} }
+func newEntry(c *watchdog.Config) *entry { return &entry{dir: c.Dir, apply: c.Apply, config: c} }
+
+// meet has the entry's config take part in its council.
+func (e *entry) meet() error {
+	if e.meeting == nil {
+		return nil
+	}
+	c, err := e.meeting.begin()
+	if err == nil {
+		e.config.Council = c
+	}
+	return err
+}
 
 // opened is the watchdog that has the state directory.
 type opened struct {
@@ -82,6 +96,7 @@ func (b *broker) start(e *entry) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.enforce(e); err != nil {
+		e.meeting.end(e.config.Log)
 		return errors.Join(err, b.back())
 	}
 	b.entries = append(b.entries, e)
@@ -100,6 +115,7 @@ func (b *broker) stop(e *entry) {
 	if b.open != nil {
 		b.open.Stop(e.config) // which puts the one before in force, if it has it
 	}
+	defer e.meeting.end(e.config.Log)
 	if err := b.back(); err != nil {
 		e.config.Log.Error("the config before cannot be put in force again", "error", err)
 	}
@@ -111,6 +127,9 @@ func (b *broker) enforce(e *entry) error {
 		if err := b.reopen(e); err != nil {
 			return err
 		}
+	}
+	if err := e.meet(); err != nil {
+		return err
 	}
 	if err := b.open.Start(e.config); err != nil {
 		return fmt.Errorf("starting the watchdog: %w", err)
@@ -178,7 +197,10 @@ func (b *broker) close() {
 func (b *broker) Destruct() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.entries = nil
 	b.close()
+	for _, e := range b.entries {
+		e.meeting.end(e.config.Log)
+	}
+	b.entries = nil
 	return nil
 }

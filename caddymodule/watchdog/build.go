@@ -48,6 +48,9 @@ func (a *App) read(r *reader) *watchdog.Config {
 	}
 	c.Witness4 = a.Witness.read(r, "witness", resolve.IPv4, c.Roots, true)
 	c.Witness6 = a.Witness6.read(r, "witness6", resolve.IPv6, c.Roots, slices.ContainsFunc(c.Sites, hasIPv6))
+	if a.Council != nil {
+		r.in("council", func() { a.Council.read(r) })
+	}
 	if a.Home != nil {
 		r.in("home", func() { c.Home = a.Home.read(r, c) })
 	}

@@ -142,6 +142,7 @@ func (a *App) options() options.Table {
 		"witness": parseWitness(&a.Witness), "witness6": parseWitness(&a.Witness6),
 		"cloudflare": a.parseZone, "notify": a.parseNotify, "remind": options.DurationOrOff(&a.Remind),
 		"dead_man": a.parseDeadMan, "home": a.parseHome, "preset": options.Word(&a.Preset, "fast", "careful"), "site": a.parseSite,
+		"council": a.parseCouncil,
 	}
 }
 

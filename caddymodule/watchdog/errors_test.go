@@ -28,7 +28,7 @@ func line(text string) string { return "\t\t\t" + text + "\n" }
 func TestCaddyfileErrors(t *testing.T) {
 	site := func(more string) string { return app(block(health, one, two, line(more))) } // more is line 7
 	cases := []struct{ name, caddyfile, want string }{
-		{"unknown option", app("\t\tste example.com"), `"ste" is not known here: want one of api, apply, cloudflare, dead_man, home, keep_dwell, notify, preset, read_interval, remind, resolver, resolver_timeout, roots, site, state_dir, witness, witness6, at Caddyfile:3`},
+		{"unknown option", app("\t\tste example.com"), `"ste" is not known here: want one of api, apply, cloudflare, council, dead_man, home, keep_dwell, notify, preset, read_interval, remind, resolver, resolver_timeout, roots, site, state_dir, witness, witness6, at Caddyfile:3`},
 		{"argument behind edge_watchdog", "{\n\tedge_watchdog on {\n\t}\n}\n", `wrong argument count or unexpected line ending after 'on', at Caddyfile:2`},
 		{"apply with an argument", app("\t\tapply yes"), `wrong argument count or unexpected line ending after 'yes', at Caddyfile:3`},
 		{"bad duration", app("\t\tread_interval often"), `read_interval "often": want a duration like 30s, at Caddyfile:3`},
@@ -53,6 +53,9 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"two webhooks without names", app("\t\tnotify https://a.example.com/\n\t\tnotify https://b.example.com/"), `notify[1]: name: channel webhook is there twice: give each a name of its own, at Caddyfile:5`},
 		{"dead_man with a bad URL", app("\t\tdead_man ping"), `dead_man: dead-man URL: want https://host/..., as the service shows it, at Caddyfile:4`},
 		{"dead_man with a bad duration", app("\t\tdead_man https://ping.example.com/ often"), `dead_man "often": want a duration like 30s, at Caddyfile:3`},
+		{"council of one", app("\t\tcouncil attic"), `want: council <this watchdog> <the others>..., at Caddyfile:3`},
+		{"council with a name twice", app("\t\tcouncil attic cellar attic"), `council: names: attic is there twice, at Caddyfile:4`},
+		{"council with a bad name", app("\t\tcouncil attic Cellar"), `council: names: "Cellar": want lower-case letters, digits and hyphens, at Caddyfile:4`},
 		{"bad preset", app("\t\tpreset lazy"), `preset "lazy": want fast or careful, at Caddyfile:3`},
 
 		{"site without a name", app("\t\tsite {\n\t\t}"), `site needs the names that move together, at Caddyfile:3`},

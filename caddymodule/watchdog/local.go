@@ -80,6 +80,9 @@ func (l *local) load(apply bool, log *slog.Logger) (*watchdog.Watchdog, *watchdo
 		return nil, nil, err
 	}
 	app.Apply = apply
+	if apply && app.Council != nil {
+		return nil, nil, errors.New("council: one cycle cannot hold a lease: run the watchdog, or leave council out")
+	}
 	c, notices, err := app.build(thisMachine)
 	for _, n := range notices {
 		log.Warn(n)

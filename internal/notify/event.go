@@ -91,10 +91,42 @@ const (
 	Enrolled Kind = "gateway_credentials"
 )
 
+// The kinds of the fallback. Site is the home whose services it is about, and Reason says
+// the rest.
+const (
+	// CoverBegan: another home runs its services now.
+	CoverBegan Kind = "cover_began"
+	// CoverOver: it runs them itself again.
+	CoverOver Kind = "cover_over"
+	// TierStarted: a home that covers has started one more tier.
+	TierStarted Kind = "tier_started"
+	// ItemFailed: an item could not be started, stopped or seen.
+	ItemFailed Kind = "item_failed"
+	// HandbackBegan: the services go back.
+	HandbackBegan Kind = "handback_began"
+	// HandbackFailed: they do not, for now.
+	HandbackFailed Kind = "handback_failed"
+	// NeedsPerson: nothing is done until somebody says so.
+	NeedsPerson Kind = "needs_person"
+	// PersonSaid: somebody did.
+	PersonSaid Kind = "person_said"
+	// LeaseLost: the home may not act, and has stopped what only the holder may run.
+	LeaseLost Kind = "lease_lost"
+	// LeaseBack: it may again.
+	LeaseBack Kind = "lease_back"
+	// DataConflict: data was newer where it was carried to. Both are kept.
+	DataConflict Kind = "data_conflict"
+	// DrillDue: the last good drill is too long ago.
+	DrillDue Kind = "drill_due"
+	// DrillDone: there was one.
+	DrillDone Kind = "drill_done"
+)
+
 var kinds = []Kind{
 	Switched, SwitchFailed, Returned, Repaired, Hold, Outage, OutageOver, Blind, Sighted, Quarantined,
 	QuarantineOver, ProviderRefusing, ProviderOK, Certificate, StandbyDown, StandbyUp, Paused, Resumed, Fatal, Started, Test,
 	GatewayState, Flapping, PoolFailover, PoolRestored, PoolOutage, PoolOutageOver, AgentSilent, AgentBack, TargetDown, TargetUp, Enrolled,
+	CoverBegan, CoverOver, TierStarted, ItemFailed, HandbackBegan, HandbackFailed, NeedsPerson, PersonSaid, LeaseLost, LeaseBack, DataConflict, DrillDue, DrillDone,
 }
 
 // Severity is how much it matters.

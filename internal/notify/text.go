@@ -89,6 +89,33 @@ func (e Event) ofRelay(from, to, reason string) string {
 	case Enrolled:
 		return reason
 	}
+	return e.ofFallback(from, to, reason)
+}
+
+// ofFallback is the sentence of what happens between homes.
+func (e Event) ofFallback(from, to, reason string) string {
+	switch e.Kind {
+	case CoverBegan:
+		return fmt.Sprintf("covered by %s: %s", to, reason)
+	case CoverOver:
+		return "runs its services itself again"
+	case TierStarted, PersonSaid, DrillDone, DrillDue:
+		return reason
+	case ItemFailed:
+		return fmt.Sprintf("an item failed at %s: %s", to, reason)
+	case HandbackBegan:
+		return fmt.Sprintf("gets its services back from %s: %s", from, reason)
+	case HandbackFailed:
+		return fmt.Sprintf("cannot get its services back from %s yet: %s", from, reason)
+	case NeedsPerson:
+		return "waits for a person: " + reason
+	case LeaseLost:
+		return "the lease is lost, and what only its holder may run has been stopped: " + reason
+	case LeaseBack:
+		return "the lease is held again"
+	case DataConflict:
+		return "data was newer where it was carried to, and both are kept: " + reason
+	}
 	return string(e.Kind)
 }
 

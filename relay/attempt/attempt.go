@@ -7,10 +7,10 @@
 //   - One member is dialled. If it refuses, the next one is dialled at once.
 //   - If it has not connected after Policy.Hedge, a second one is dialled beside
 //     it; the first to connect wins and the other never sees a byte.
-//   - The winner gets the ClientHello. If it breaks before its first byte, or
-//     says nothing for Policy.FirstByte while another member is left, it is
-//     dropped and the ClientHello goes to the next one. So exactly one member
-//     ever answers.
+//   - The winner gets the ClientHello. If it breaks before its first byte, the next
+//     one is dialled. If it says nothing for Policy.FirstByte, the next one is dialled
+//     beside it, and has the visitor if it connects first; the silent one is dropped
+//     then. So exactly one member ever answers.
 //   - A visitor who sends more before the member has answered has chosen it: what
 //     was said to one member is not said again to another.
 //   - All of that ends after Policy.Total.
@@ -31,7 +31,7 @@ type Policy struct {
 	// it. Default: 250ms.
 	Hedge time.Duration
 	// How long a member that has the ClientHello may stay silent before the
-	// next one gets it. Default: 1s.
+	// next one is dialled. Default: 1s.
 	FirstByte time.Duration
 	// How long all dials together may take. Default: 5s.
 	Total time.Duration
@@ -74,7 +74,7 @@ type Flight struct {
 	Member int8
 	Phase  Phase
 	hedged bool // a second member was looked for beside it
-	slow   bool // its time ran out, but no other member was left
+	slow   bool // its time ran out; it stays until a better one has connected
 	since  int64
 }
 

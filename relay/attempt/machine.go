@@ -40,21 +40,30 @@ func (m machine) overtime() bool {
 }
 
 // connected sends the ClientHello on the first flight to connect. The other one
-// has lost the race.
+// has lost the race, or was silent for too long.
 func (m machine) connected(ev Event) {
 	f := &m.s.Flights[ev.Flight]
 	if f.Phase != Dialling {
 		return
 	}
 	m.acts.add(Praise, ev.Flight, f.Member, None)
-	if other := 1 - ev.Flight; m.s.Flights[other].Phase == Dialling {
-		m.acts.add(Orphan, other, m.s.Flights[other].Member, None)
-		m.acts.list[m.acts.n-1].Since = m.s.Flights[other].since
-		m.s.Flights[other] = Flight{}
-	}
+	m.lose(1 - ev.Flight)
 	*f = Flight{Member: f.Member, Phase: Sent, since: m.now}
 	m.s.pinned = ev.Pinned
 	m.acts.add(Send, ev.Flight, f.Member, None)
+}
+
+// lose takes a flight out of the air: another one is better.
+func (m machine) lose(i int8) {
+	f := &m.s.Flights[i]
+	switch f.Phase {
+	case Dialling:
+		m.acts.add(Orphan, i, f.Member, None)
+		m.acts.list[m.acts.n-1].Since = f.since
+		*f = Flight{}
+	case Sent:
+		m.drop(i)
+	}
 }
 
 func (m machine) failed(ev Event) {
@@ -78,7 +87,7 @@ func (m machine) starved(i int8) {
 		return
 	}
 	m.drop(i)
-	if !m.dialling() {
+	if m.s.Flights[1-i].Phase == Idle {
 		m.acts.add(GiveUp, i, -1, Starving)
 	}
 }
@@ -88,19 +97,23 @@ func (m machine) answered(i int8) {
 	if f.Phase != Sent {
 		return
 	}
-	f.Phase = Established
 	m.acts.add(Praise, i, f.Member, None)
 	m.acts.list[m.acts.n-1].Answer = true
-	m.acts.add(Serve, i, f.Member, None)
+	m.serve(i)
 }
 
 func (m machine) spoke() {
 	for i := range int8(2) {
-		if f := &m.s.Flights[i]; f.Phase == Sent {
-			f.Phase = Established
-			m.acts.add(Serve, i, f.Member, None)
+		if m.s.Flights[i].Phase == Sent {
+			m.serve(i)
 		}
 	}
+}
+
+func (m machine) serve(i int8) {
+	m.lose(1 - i)
+	m.s.Flights[i].Phase = Established
+	m.acts.add(Serve, i, m.s.Flights[i].Member, None)
 }
 
 // broke moves on to the next member. An orderly close is an answer of the
@@ -119,7 +132,9 @@ func (m machine) broke(ev Event) {
 		m.acts.add(GiveUp, ev.Flight, -1, None)
 		return
 	}
-	m.dialNext(ev.Flight)
+	if !m.dialling() { // else the next one is on its way
+		m.dialNext(ev.Flight)
+	}
 }
 
 func (m machine) drop(i int8) {
@@ -152,17 +167,23 @@ func (m machine) past(f *Flight, limit int64) bool {
 	return limit > 0 && !f.slow && m.now-f.since >= limit
 }
 
-// late replaces a flight whose time is up by the next member. Where no other is
-// left it stays: a slow member is better than none.
+// late replaces a dial whose time is up by the next member, and has that one dialled
+// beside a member that is silent: which may speak yet, and the other may be dead. Where
+// no other is left it stays: a slow member is better than none.
 func (m machine) late(i int8, fault Fault) {
-	f := m.s.Flights[i]
+	f := &m.s.Flights[i]
 	m.acts.add(Blame, i, f.Member, fault)
-	if _, ok := m.pick(m.s.Tried, false); !ok || m.overtime() {
-		m.s.Flights[i].slow = true
-		return
+	_, another := m.pick(m.s.Tried, false)
+	switch {
+	case !another || m.overtime():
+		f.slow = true
+	case fault == Silent:
+		f.slow = true
+		m.dial(1-i, false)
+	default:
+		m.drop(i)
+		m.dial(i, false)
 	}
-	m.drop(i)
-	m.dial(i, false)
 }
 
 // hedge dials a second member beside a lone dial that takes long.
@@ -180,6 +201,7 @@ func (m machine) hedge() {
 	}
 }
 
+// giveUp ends all dials, and the attempt where no member has the ClientHello.
 func (m machine) giveUp() {
 	for i := range int8(2) {
 		if f := m.s.Flights[i]; f.Phase == Dialling {
@@ -189,5 +211,7 @@ func (m machine) giveUp() {
 			m.drop(i)
 		}
 	}
-	m.acts.add(GiveUp, 0, -1, None)
+	if m.s.Flights[0].Phase == Idle && m.s.Flights[1].Phase == Idle {
+		m.acts.add(GiveUp, 0, -1, None)
+	}
 }

@@ -237,11 +237,13 @@ func tlsRoutes(c *catalog.Catalog, routes []catalog.Route, l Listener) (list []r
 		if r.Kind != catalog.TLS || r.Listener != "" && r.Listener != l.Name {
 			continue
 		}
-		if pool, ok := c.Choice(r); ok {
-			list = append(list, relay.Route{
-				Name: r.Name, Pool: pool, Names: r.Hosts, Depth: l.Depth, Behind: r.Target != nil, Where: "route " + r.Name,
-			})
+		pool, ok := c.Choice(r)
+		if !ok {
+			pool = ""
 		}
+		list = append(list, relay.Route{
+			Name: r.Name, Pool: pool, Closed: !ok, Names: r.Hosts, Depth: l.Depth, Behind: r.Target != nil, Where: "route " + r.Name,
+		})
 	}
 	return list
 }

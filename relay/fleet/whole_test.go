@@ -12,12 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgeward/edgeward/relay"
 	"github.com/edgeward/edgeward/relay/catalog"
 	"github.com/edgeward/edgeward/relay/event"
 	"github.com/edgeward/edgeward/relay/fleet"
 	"github.com/edgeward/edgeward/relay/health"
+	"github.com/edgeward/edgeward/relay/hello"
 	"github.com/edgeward/edgeward/relay/link"
 	"github.com/edgeward/edgeward/relay/pool"
+	"github.com/edgeward/edgeward/relay/session"
 )
 
 // TestWhole: a change that is refused anywhere leaves the database, the relay and the
@@ -207,4 +210,51 @@ func holder(t *testing.T, name, host string, port int) {
 			}()
 		}
 	}()
+}
+
+// TestDisabledPool: its names are nobody else's. A visitor who asks for one finds an
+// outage, and not the server of the wildcard above it.
+func TestDisabledPool(t *testing.T) {
+	t.Parallel()
+	r, _ := newHome(t, nil)
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	r.declared.Listeners = []fleet.Listener{{
+		Listener: relay.Listener{Key: address, Name: address, Bind: func() (relay.Socket, error) { return relay.BindTCP("tcp", address) }},
+		Managed:  true,
+	}}
+	r = newCopy(t, r)
+	r.hear("nuc", health.Alive)
+	r.edit(func(c *catalog.Catalog) (*catalog.Catalog, []event.Event, error) {
+		return c.CreatePool(catalog.Pool{Name: "off", Disabled: true, Members: []pool.Member{{Gateway: "nas"}}})
+	})
+	r.route(catalog.Route{Name: "all", Kind: catalog.TLS, Hosts: []string{"*.example.com"}, Pool: "home"})
+	r.edit(func(c *catalog.Catalog) (*catalog.Catalog, []event.Event, error) {
+		on := c.Pools["off"]
+		on.Disabled = false
+		c, _, err := c.UpdatePool(on)
+		if err != nil {
+			return nil, nil, err
+		}
+		if c, _, err = c.CreateRoute(catalog.Route{Name: "private", Kind: catalog.TLS, Hosts: []string{"private.example.com"}, Pool: "off"}); err != nil {
+			return nil, nil, err
+		}
+		on = c.Pools["off"]
+		on.Disabled = true
+		return c.UpdatePool(on)
+	})
+	var rules *session.Rules
+	r.relay.Listeners(func(l *session.Listener) {
+		if l.Name == address {
+			rules = l.Rules()
+		}
+	})
+	if rules == nil {
+		t.Fatal("there is no such listener")
+	}
+	if route, why := rules.Route(&hello.Info{ServerName: "private.example.com"}); why != session.Outage {
+		t.Errorf("a name of a disabled pool leads to %+v: %s", route, why)
+	}
+	if route, why := rules.Route(&hello.Info{ServerName: "a.example.com"}); why != session.None || route.Name != "all" {
+		t.Errorf("another name leads to %+v: %s", route, why)
+	}
 }

@@ -192,7 +192,7 @@ func helloReason(err error) session.Reason {
 
 // refuseName answers a visitor whose name leads nowhere.
 func (l *Loop) refuseName(p *pair, why session.Reason) {
-	if p.rules.Unknown == session.SendAlert {
+	if p.rules.Unknown == session.SendAlert && why != session.Outage {
 		send(p.ends[visitor].fd, session.UnrecognizedName)
 	}
 	l.end(p, why)

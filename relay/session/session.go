@@ -30,6 +30,7 @@ const (
 // Route leads to a pool.
 type Route struct {
 	Name string
+	// Pool is nil where nobody serves the route.
 	Pool *Pool
 	// Port is dialled in place of the gateways' own, unless it is zero.
 	Port uint16
@@ -106,12 +107,20 @@ func (r *Rules) Route(info *hello.Info) (*Route, Reason) {
 		if r.NoName == nil {
 			return nil, NoName
 		}
-		return r.NoName, None
+		return r.NoName.open()
 	}
 	if route, _, ok := r.Names.Lookup(info.ServerName); ok {
-		return route, None
+		return route.open()
 	}
 	return nil, UnknownName
+}
+
+// open is the route, unless nobody serves it.
+func (r *Route) open() (*Route, Reason) {
+	if r.Pool == nil {
+		return nil, Outage
+	}
+	return r, None
 }
 
 // Listener is the live side of one address: its rules, limits and counters.

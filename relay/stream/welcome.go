@@ -100,7 +100,7 @@ func (v *visit) takeHello(info *hello.Info) (*session.Route, session.Reason) {
 	v.noteHello(info)
 	v.pinned = len(v.head) > info.Bytes
 	route, why := v.rules.Route(info)
-	if why != session.None && v.rules.Unknown == session.SendAlert {
+	if why != session.None && why != session.Outage && v.rules.Unknown == session.SendAlert {
 		_ = v.conn.SetWriteDeadline(time.Now().Add(alertTime))
 		_, _ = v.conn.Write(session.UnrecognizedName)
 	}
