@@ -28,6 +28,9 @@ var modules = []string{
 	"layer4.matchers.edge_sni",
 }
 
+// clusterModules are what both of our builds have besides.
+var clusterModules = []string{"admin.api.edge_cluster", "edge_cluster"}
+
 // homeModules are what the home build has besides.
 var homeModules = []string{"admin.api.edge_watchdog", "edge_watchdog"}
 
@@ -115,9 +118,9 @@ func TestBinariesHaveTheModules(t *testing.T) {
 					t.Fatalf("%v:\n%s", err, out)
 				}
 			}
-			want := modules
+			want := slices.Concat(modules, clusterModules)
 			if name == "watchdog" {
-				want = slices.Concat(modules, homeModules)
+				want = append(want, homeModules...)
 			}
 			checkModules(t, binary, want)
 		})
@@ -148,11 +151,12 @@ func TestMainsAreWhatXcaddyGenerates(t *testing.T) {
 	both := []string{
 		"github.com/caddyserver/caddy/v2/cmd",
 		"github.com/caddyserver/caddy/v2/modules/standard",
+		"github.com/edgeward/edgeward/caddymodule/cluster",
 		"github.com/edgeward/edgeward/caddymodule/edge",
 		"github.com/mholt/caddy-l4",
 	}
 	for name, more := range map[string][]string{"relay": nil, "watchdog": {
-		"github.com/edgeward/edgeward/caddymodule/gateway", "github.com/edgeward/edgeward/caddymodule/watchdog",
+		"github.com/edgeward/edgeward/caddymodule/fallback", "github.com/edgeward/edgeward/caddymodule/gateway", "github.com/edgeward/edgeward/caddymodule/watchdog",
 	}} {
 		want := slices.Sorted(slices.Values(slices.Concat(both, more)))
 		file, err := parser.ParseFile(token.NewFileSet(), name+"/main.go", nil, parser.ParseComments)

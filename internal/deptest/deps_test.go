@@ -131,7 +131,10 @@ func TestPureCores(t *testing.T) {
 			module + "/relay/pool", module + "/relay/session",
 		},
 
+		"sidecar/follow/plan": nil,
+
 		"watchdog/decide":   {module + "/internal/evidence"},
+		"watchdog/fallback": {module + "/internal/evidence"},
 		"internal/evidence": nil,
 		"watchdog/records":  nil,
 		"watchdog/semantic": {"encoding/json", "regexp"}, // rules are data, and look at data

@@ -31,6 +31,9 @@ type Config struct {
 	Path    string
 	Checker haproxy.Checker
 	Reload  Reload
+	// Maps is the running HAProxy: where a config differs from the one before in its
+	// maps alone, they are changed without a reload. Default: nil, a reload for all.
+	Maps Maps
 }
 
 // Result is what was done.
@@ -39,6 +42,7 @@ type Result struct {
 	Backup  string `json:"backup,omitzero"`
 	Worker  int    `json:"worker,omitzero"` // the pid of the new worker, if there was a reload
 	Carried int    `json:"carried"`         // servers whose state went along
+	Names   int    `json:"names,omitzero"`  // maps that were changed without a reload
 	// Notices are HAProxy's warnings, and what could not be carried.
 	Notices []string `json:"notices,omitempty"`
 }
@@ -96,6 +100,11 @@ type applier struct {
 // pending is there while a config is in place that no worker was seen to have.
 func (a *applier) pending() string { return filepath.Join(a.out.Folder, "pending") }
 
+func (a *applier) interrupted() bool {
+	_, err := os.Stat(a.pending())
+	return err == nil
+}
+
 // unchanged reads what is there, and reports whether that is all we want.
 func (a *applier) unchanged() (bool, error) {
 	old, err := os.ReadFile(a.Path)
@@ -103,7 +112,7 @@ func (a *applier) unchanged() (bool, error) {
 		return false, fmt.Errorf("reading the config of HAProxy: %w", err)
 	}
 	a.old, a.had = old, err == nil
-	if _, err := os.Stat(a.pending()); err == nil {
+	if a.interrupted() {
 		return false, nil
 	}
 	if !a.had || string(old) != a.out.Text {
@@ -134,12 +143,15 @@ func (a *applier) run(ctx context.Context) (Result, error) {
 		a.sweep(string(a.old))
 		return a.r, err
 	}
-	a.carry(ctx)
+	names := !a.Reload.off() && a.names(ctx)
+	if !names {
+		a.carry(ctx)
+	}
 	if err := a.replace(); err != nil {
 		return a.r, errors.Join(err, os.Remove(a.pending()))
 	}
 	a.r.Changed = true
-	if a.Reload.off() {
+	if names || a.Reload.off() {
 		return a.r, a.settle()
 	}
 	worker, cause := a.reload(ctx, before)
@@ -318,9 +330,22 @@ func (a *applier) loadAgain(ctx context.Context) error {
 	return err
 }
 
+// askAgain is when a reload is asked for once more: a signal that comes while the
+// master replaces itself is lost. It is much longer than a reload takes.
+const askAgain = 5 * time.Second
+
 func (a *applier) reload(ctx context.Context, before workers) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Reload.timeout(), fmt.Errorf("no new worker after %s", a.Reload.timeout()))
 	defer cancel()
+	first, stop := context.WithTimeout(ctx, min(askAgain, a.Reload.timeout()/2))
+	defer stop()
+	if err := a.Reload.ask(first); err != nil {
+		return 0, err
+	}
+	worker, err := a.Reload.confirm(first, a.out.Socket, before)
+	if err == nil || first.Err() == nil || ctx.Err() != nil {
+		return worker, err
+	}
 	if err := a.Reload.ask(ctx); err != nil {
 		return 0, err
 	}

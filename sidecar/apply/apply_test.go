@@ -83,7 +83,7 @@ func (r *rig) start(t *testing.T) {
 	if err := os.WriteFile(pid, fmt.Appendf(nil, "%d\n", r.p.PID), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.Reload = apply.Reload{PIDFile: pid, Master: r.p.Master, Timeout: 10 * time.Second}
+	r.Reload = apply.Reload{PIDFile: pid, Master: r.p.Master, Timeout: 60 * time.Second}
 }
 
 func (r *rig) visit(t *testing.T, name string) string {
@@ -209,7 +209,7 @@ func TestUndone(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.start(t)
-			if r.Reload.Timeout = 3 * time.Second; !master {
+			if r.Reload.Timeout = 10 * time.Second; !master {
 				r.Reload.Master = ""
 			}
 			before, err := os.ReadFile(r.Path)
@@ -411,5 +411,90 @@ func TestStatesOfSidecar(t *testing.T) {
 		if got := r.visit(t, "a.example.com"); got != "a" {
 			t.Fatalf("%q serves, want a, as the snapshot says", got)
 		}
+	}
+}
+
+// maps is a running HAProxy that may refuse.
+type maps struct {
+	paths   []string
+	entries map[string]map[string]string
+	refuse  bool
+}
+
+func (m *maps) Maps(context.Context) ([]string, error) { return m.paths, nil }
+
+func (m *maps) Map(_ context.Context, path string) (map[string]string, error) {
+	return m.entries[path], nil
+}
+
+func (m *maps) ReplaceMap(_ context.Context, path string, entries map[string]string) error {
+	if m.refuse {
+		return errors.New("refused")
+	}
+	m.entries[path] = entries
+	return nil
+}
+
+// TestNames: a config that differs in its names alone needs no reload; where the
+// running one does not take them, or something else differs too, it gets one.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start(t)
+	running := func(out render.Output) string {
+		for _, f := range out.Files {
+			if strings.HasSuffix(f.Path, ".map") {
+				return f.Path
+			}
+		}
+		return ""
+	}
+	first := running(r.render(t, nil))
+	m := &maps{paths: []string{first}, entries: map[string]map[string]string{}}
+	r.Maps = m
+	worker, _ := r.p.Stats.PID(t.Context())
+	out := r.render(t, nil, "new.example.com")
+	result, err := apply.Apply(t.Context(), r.Config, out)
+	if err != nil || !result.Changed || result.Worker != 0 || result.Names != 1 || len(m.entries[first]) != 2 || m.entries[first]["new.example.com"] != "pool:home" {
+		t.Fatalf("%+v, %v: %v", result, err, m.entries)
+	}
+	if have, err := os.ReadFile(r.Path); err != nil || string(have) != out.Text {
+		t.Errorf("the next start does not know: %v", err)
+	}
+	if again, err := apply.Apply(t.Context(), r.Config, out); err != nil || again.Changed {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if pid, _ := r.p.Stats.PID(t.Context()); pid != worker {
+		t.Errorf("worker %d answers, not %d", pid, worker)
+	}
+	for name, change := range map[string]func(){
+		"it refuses":          func() { m.refuse = true },
+		"it has no such map":  func() { m.paths = nil },
+		"a wildcard is other": func() {},
+	} {
+		*m = maps{paths: []string{first}, entries: map[string]map[string]string{}}
+		change()
+		host := strings.ReplaceAll(name, " ", "-") + ".example.com"
+		if name == "a wildcard is other" {
+			host = "*.wild.example.com"
+		}
+		result, err := apply.Apply(t.Context(), r.Config, r.render(t, nil, host))
+		if err != nil || result.Worker == 0 || result.Names != 0 {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+		first = running(r.render(t, nil, host))
+	}
+}
+
+// TestLostSignal: a reload that nobody heard of is asked for again.
+func TestLostSignal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start(t)
+	flag := filepath.Join(t.TempDir(), "asked")
+	r.Reload.PIDFile, r.Reload.Timeout = "", time.Minute
+	r.Reload.Command = []string{"sh", "-c", fmt.Sprintf("if test -e %s; then kill -USR2 %d; else touch %s; fi", flag, r.p.PID, flag)}
+	if result, err := apply.Apply(t.Context(), r.Config, r.render(t, nil, "new.example.com")); err != nil || result.Worker == 0 {
+		t.Errorf("%+v, %v", result, err)
 	}
 }

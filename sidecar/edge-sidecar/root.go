@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/edgeward/edgeward/relay/firewall"
+	"github.com/edgeward/edgeward/sidecar/address"
 	"github.com/edgeward/edgeward/sidecar/apply"
+	"github.com/edgeward/edgeward/sidecar/daemon"
 	"github.com/edgeward/edgeward/sidecar/haproxy"
 	"github.com/edgeward/edgeward/sidecar/preflight"
 	"github.com/edgeward/edgeward/sidecar/render"
+	"github.com/edgeward/edgeward/sidecar/runtime"
 	"github.com/edgeward/edgeward/sidecar/settings"
 )
 
@@ -31,6 +36,7 @@ type options struct {
 	snapshotAge time.Duration
 	noReload    bool
 	json        bool
+	debug       bool
 }
 
 func root() *cobra.Command {
@@ -41,8 +47,11 @@ func root() *cobra.Command {
 		Long: `
 Renders the relay's gateways, pools and routes as an HAProxy config, and puts it in force.
 
-The config is JSON; what "edge-relay edge backup" prints is one. The exit code is 0 if all is
-well, 1 if a command failed, and for "preflight" 2 if something must be dealt with first.`,
+The config is JSON; what "edge-relay edge backup" prints is one. "run" keeps a running HAProxy
+in step with the health of the gateways.
+
+The exit code is 0 if all is well, 1 if a command failed, and 2 if something must be dealt with
+first. "run" ends with 3 if another one runs, and with 4 if HAProxy checks the gateways itself.`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
@@ -54,7 +63,7 @@ well, 1 if a command failed, and for "preflight" 2 if something must be dealt wi
 	f.StringVar(&o.snapshot, "snapshot", "", "file with the relay's snapshot; members that do not serve are rendered as disabled")
 	f.DurationVar(&o.snapshotAge, "snapshot-age", time.Minute, "how old the snapshot's file may be")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	cmd.AddCommand(o.renderCommand(), o.checkCommand(), o.applyCommand(), o.preflightCommand())
+	cmd.AddCommand(o.renderCommand(), o.checkCommand(), o.applyCommand(), o.runCommand(), o.statusCommand(), o.preflightCommand(), o.firewallCommand())
 	return cmd
 }
 
@@ -62,24 +71,34 @@ func leaf(name, short string, run func(cmd *cobra.Command) error) *cobra.Command
 	return &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) }}
 }
 
+// brief is leaf for what ends, in an orderly way, with the session it was called in.
+func brief(name, short string, run func(cmd *cobra.Command) error) *cobra.Command {
+	return leaf(name, short, func(cmd *cobra.Command) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+		defer stop()
+		cmd.SetContext(ctx)
+		return run(cmd)
+	})
+}
+
 func (o *options) renderCommand() *cobra.Command {
-	cmd := leaf("render", "Writes the HAProxy config, and the maps if it goes into a file; touches nothing else", o.render)
+	cmd := brief("render", "Writes the HAProxy config, and the maps if it goes into a file; touches nothing else", o.render)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "-", "file to write; the maps go where the config says. - is standard output")
 	return cmd
 }
 
 func (o *options) checkCommand() *cobra.Command {
-	return leaf("check", "Renders, and lets HAProxy look at it; changes nothing", o.check)
+	return brief("check", "Renders, and lets HAProxy look at it; changes nothing", o.check)
 }
 
 func (o *options) applyCommand() *cobra.Command {
-	cmd := leaf("apply", "Renders, checks, replaces and reloads; puts the former config back if the new one does not come up", o.apply)
+	cmd := brief("apply", "Renders, checks, replaces and reloads; puts the former config back if the new one does not come up", o.apply)
 	cmd.Flags().BoolVar(&o.noReload, "no-reload", false, "leave HAProxy alone: the config is for its next start")
 	return cmd
 }
 
 func (o *options) preflightCommand() *cobra.Command {
-	return leaf("preflight", "Finds what would be in the way on this machine; changes nothing", o.preflight)
+	return brief("preflight", "Finds what would be in the way on this machine; changes nothing", o.preflight)
 }
 
 func (o *options) render(cmd *cobra.Command) error {
@@ -127,10 +146,10 @@ func (o *options) apply(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c := apply.Config{Path: plan.HAProxy.Config, Checker: checker(plan)}
-	if !plan.Reload.Off && !o.noReload {
-		r := plan.Reload
-		c.Reload = apply.Reload{Command: r.Command, PIDFile: r.PIDFile, Master: r.Master, Timeout: time.Duration(r.Timeout)}
+	plan.Reload.Off = plan.Reload.Off || o.noReload
+	c := daemon.Applying(plan)
+	if plan.Render.Health == render.BySidecar && o.snapshot == "" {
+		c.Maps = runtime.New(out.Socket, runtime.Options{})
 	}
 	result, err := apply.Apply(cmd.Context(), c, out)
 	for _, text := range result.Notices {
@@ -150,6 +169,8 @@ func describe(r apply.Result, path string) string {
 	switch {
 	case !r.Changed:
 		return path + " is as it should be: nothing was touched"
+	case r.Worker == 0 && r.Names > 0:
+		return fmt.Sprintf("%s is written, and its names are in force without a reload (%d maps)", path, r.Names)
 	case r.Worker == 0:
 		return path + " is written, for the next start of HAProxy"
 	}
@@ -199,6 +220,11 @@ func (o *options) rendered(cmd *cobra.Command) (settings.Plan, render.Output, er
 	}
 	if o.snapshot != "" {
 		if plan.Render.Stopped, err = readSnapshot(o.snapshot, o.snapshotAge, cmd.InOrStdin()); err != nil {
+			return plan, render.Output{}, err
+		}
+	}
+	if plan.Render.Follows {
+		if plan.Render.Addresses, err = address.Addresses(plan.Addresses.File); err != nil {
 			return plan, render.Output{}, err
 		}
 	}

@@ -62,14 +62,14 @@ const (
 )
 
 func TestParseStates(t *testing.T) {
-	list, err := parseStates(rows)
+	list, err := ParseStates(rows)
 	if err != nil || len(list) != 3 {
 		t.Fatal(list, err)
 	}
 	if !list[0].Up() || list[1].Up() || !list[0].Checked() || list[1].Checked() || list[2].Name != "vps.example" || list[1].Port != 18443 {
 		t.Errorf("%+v", list)
 	}
-	if list, err := parseStates(none); err != nil || len(list) != 0 {
+	if list, err := ParseStates(none); err != nil || len(list) != 0 {
 		t.Error(list, err)
 	}
 	for _, bad := range []string{
@@ -77,14 +77,14 @@ func TestParseStates(t *testing.T) {
 		strings.Replace(rows, "pool:home 1", "pool/home 1", 1), strings.Replace(rows, " 443 ", " x ", 1),
 		strings.Replace(rows, "nuc 10.8", "nuc\x00 10.8", 1), strings.Replace(rows, "nuc 10", "nuc  10", 1),
 	} {
-		if list, err := parseStates(bad); err == nil {
+		if list, err := ParseStates(bad); err == nil {
 			t.Errorf("%.60q: %+v", bad, list)
 		}
 	}
 }
 
 func TestStateFile(t *testing.T) {
-	list, err := parseStates(rows)
+	list, err := ParseStates(rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestStateFile(t *testing.T) {
 	}{
 		{"all", map[string]string{"pool:home/nuc": "10.8.0.8:443", "pool:home/nas": "[2001:db8::2]:18443", "pool:home/vps": "vps.example:443"}, []string{"nuc", "nas", "vps"}},
 		{"another address", map[string]string{"pool:home/nuc": "10.8.0.9:443", "pool:home/nas": "[2001:db8::2]:443", "pool:home/vps": "other.example:443"}, nil},
-		{"a name before", map[string]string{"pool:home/vps": "192.0.2.1:443"}, nil},
+		{"a name before, elsewhere", map[string]string{"pool:home/vps": "192.0.2.2:443"}, nil},
 		{"another pool", map[string]string{"pool:other/nuc": "10.8.0.8:443"}, nil},
 		{"nothing", nil, nil},
 	} {
@@ -109,6 +109,19 @@ func TestStateFile(t *testing.T) {
 				t.Errorf("%s: %s is in it: %t", tc.name, s.Server, got)
 			}
 		}
+	}
+}
+
+// TestStateOfAName: what a name had become is written as an address, and as one
+// without a name.
+func TestStateOfAName(t *testing.T) {
+	list, err := ParseStates(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, carried := StateFile(list, map[string]string{"pool:home/vps": "192.0.2.1:443"})
+	if carried != 1 || !strings.Contains(text, " vps 192.0.2.1 ") || strings.Contains(text, "vps.example") {
+		t.Errorf("%d carried in %q", carried, text)
 	}
 }
 
@@ -126,7 +139,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add("[ALERT] (1) : config : parsing [x:1]: y\n  z\n")
 	f.Add("1 master 1 [failed: 1]\n# workers\n2 worker 1\n")
 	f.Fuzz(func(t *testing.T, reply string) {
-		list, err := parseStates(reply)
+		list, err := ParseStates(reply)
 		if err != nil && list != nil {
 			t.Error("both states and an error")
 		}

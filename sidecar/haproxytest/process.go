@@ -5,11 +5,13 @@ package haproxytest
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -57,7 +59,13 @@ func Start(t testing.TB, text, stats string) *Process {
 // StartFile is Start for a config that is a file already.
 func StartFile(t testing.TB, config, stats string) *Process {
 	t.Helper()
-	p := &Process{Config: config, Master: Socket(t), Stats: haproxy.Stats(stats), said: &said{}}
+	return StartMaster(t, config, stats, Socket(t))
+}
+
+// StartMaster is StartFile with the path of the master's socket.
+func StartMaster(t testing.TB, config, stats, master string) *Process {
+	t.Helper()
+	p := &Process{Config: config, Master: master, Stats: haproxy.Stats(stats), said: &said{}}
 	cmd := exec.Command(Binary(t), "-W", "-S", p.Master, "-f", config)
 	cmd.Stdout, cmd.Stderr = p.said, p.said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -77,10 +85,35 @@ func StartFile(t testing.TB, config, stats string) *Process {
 			t.Fatalf("HAProxy ended: %s", p.Said())
 		default:
 		}
-		_, err := p.Stats.PID(t.Context())
-		return err == nil
+		return p.settled(t.Context())
 	})
 	return p
+}
+
+// settled reports whether the worker answers, and the master too: it replaces itself
+// at the beginning, and at each reload, and signals that come meanwhile are lost.
+func (p *Process) settled(ctx context.Context) bool {
+	pid, err := p.Stats.PID(ctx)
+	if err != nil {
+		return false
+	}
+	list, err := haproxy.Master(p.Master).Processes(ctx)
+	return err == nil && slices.Contains(list.Workers, pid)
+}
+
+// Settle waits until the master can be told something.
+func (p *Process) Settle(t testing.TB) {
+	t.Helper()
+	Eventually(t, "the master can be told", func() bool { return p.settled(t.Context()) })
+}
+
+// Reload has the config loaded anew, once the master can be told.
+func (p *Process) Reload(t testing.TB) {
+	t.Helper()
+	p.Settle(t)
+	if err := syscall.Kill(p.PID, syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Said returns what HAProxy has printed.
@@ -142,7 +175,7 @@ func Port(t testing.TB, host string) int {
 // Eventually waits until something is so.
 func Eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -173,4 +206,19 @@ func (s *said) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// Ask says something at a stats socket, and returns what HAProxy answers.
+func Ask(ctx context.Context, socket, commands string) (string, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, commands+"\n"); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(c)
+	return string(answer), err
 }

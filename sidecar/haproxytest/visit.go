@@ -103,21 +103,33 @@ type Gateway struct {
 // StartGateway listens on a loopback address, until Stop or the end of the test.
 func StartGateway(t testing.TB, name, host string) *Gateway {
 	t.Helper()
-	g := &Gateway{Name: name, Addr: netip.AddrPortFrom(netip.MustParseAddr(host), 0), open: map[net.Conn]bool{}}
+	g := NewGateway(name, netip.AddrPortFrom(netip.MustParseAddr(host), 0))
 	g.Restart(t)
 	t.Cleanup(g.Stop)
 	return g
 }
 
+// NewGateway returns one that does not listen yet.
+func NewGateway(name string, at netip.AddrPort) *Gateway {
+	return &Gateway{Name: name, Addr: at, open: map[net.Conn]bool{}}
+}
+
 // Restart listens again, at the same address.
 func (g *Gateway) Restart(t testing.TB) {
 	t.Helper()
+	// The port may be a stranger's for a moment: the kernel gives it to whoever dials.
+	Eventually(t, g.Addr.String()+" can be listened at", func() bool { return g.Listen() == nil })
+}
+
+// Listen begins to answer.
+func (g *Gateway) Listen() error {
 	l, err := net.Listen("tcp", g.Addr.String())
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	g.l, g.Addr = l, l.Addr().(*net.TCPAddr).AddrPort()
 	g.wg.Go(func() { g.accept(l) })
+	return nil
 }
 
 // Stop refuses visitors from now on and closes the connections of all.

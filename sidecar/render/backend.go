@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,6 +158,17 @@ func (w *writer) server(b *backend, p session.PoolSettings, i int, id uint32) er
 	if b.port != 0 {
 		port = b.port
 	}
+	member := Member{Backend: b.name, Pool: b.pool, Gateway: m.Gateway, Port: port, Weight: 1}
+	if p.Policy != pool.Failover {
+		member.Weight = m.Weight
+	}
+	if named {
+		member.Host = host
+		if known, ok := w.Addresses[host]; ok && w.follows() {
+			host, named = literalHost(known), false
+		}
+	}
+	w.members = append(w.members, member)
 	at := host + ":" + strconv.Itoa(port)
 	w.servers[b.name+"/"+m.Gateway] = at
 	words := []string{"server", m.Gateway, at}
@@ -188,6 +200,9 @@ func (w *writer) server(b *backend, p session.PoolSettings, i int, id uint32) er
 		}
 		words = append(words, check...)
 	}
+	if w.Health == ByAgent {
+		words = append(words, w.agentWords(b.pool, m.Gateway)...)
+	}
 	if p.OnDown == pool.Close {
 		words = append(words, "on-marked-down shutdown-sessions")
 	}
@@ -198,8 +213,36 @@ func (w *writer) server(b *backend, p session.PoolSettings, i int, id uint32) er
 	return nil
 }
 
+// agentWords have HAProxy ask for a member by its pool and gateway: manual of 2.6,
+// section 5.2, "agent-check".
+func (w *writer) agentWords(pool, gateway string) []string {
+	at := w.Agent.Address
+	return []string{
+		"agent-check", "agent-addr " + at.Addr().String(), fmt.Sprintf("agent-port %d", at.Port()),
+		"agent-inter " + span(w.Agent.Interval), fmt.Sprintf(`agent-send "%s/%s\n"`, pool, gateway),
+	}
+}
+
+func literalHost(a netip.Addr) string {
+	if a.Is6() {
+		return "[" + a.String() + "]"
+	}
+	return a.String()
+}
+
+// Placeholder is where a server is whose name has no address yet. HAProxy can give
+// another address to a server that has one, and to no other. It is of a network that
+// nobody has: RFC 5737, section 3.
+var Placeholder = netip.AddrFrom4([4]byte{192, 0, 2, 1})
+
+// follows reports whether names' addresses are written to HAProxy's socket.
+func (w *writer) follows() bool { return w.Health == BySidecar && w.Follows }
+
 // resolve lets HAProxy start where a name cannot be resolved yet.
 func (w *writer) resolve() []string {
+	if w.follows() {
+		return []string{"init-addr last,libc," + Placeholder.String()}
+	}
 	words := []string{"init-addr last,libc,none"}
 	if len(w.Process.Resolvers) > 0 {
 		words = append(words, "resolvers edgeward")
@@ -214,10 +257,7 @@ func address(g catalog.Gateway) (host string, port int, named bool, err error) {
 		return "", 0, false, fmt.Errorf("gateway %s: dial %.80q: want host:port", g.Name, g.Dial)
 	}
 	if b, err := parseBind(g.Dial); err == nil && b.addr.IsValid() {
-		if b.addr.Is6() {
-			return "[" + b.addr.String() + "]", int(b.port), false, nil
-		}
-		return b.addr.String(), int(b.port), false, nil
+		return literalHost(b.addr), int(b.port), false, nil
 	}
 	port, err = strconv.Atoi(g.Dial[i+1:])
 	if err != nil || !hostForm(g.Dial[:i]) {

@@ -26,6 +26,14 @@ type Config struct {
 	// Stopped are members that get no visitors, by pool and gateway, as [Stopped]
 	// reads them from a snapshot. They are rendered as disabled.
 	Stopped map[string]map[string]bool
+	// Addresses are what is known of gateways' host names. They stand in the config
+	// in the names' place.
+	Addresses map[string]netip.Addr
+	// Follows says that whoever owns health follows the names' addresses too, and so
+	// HAProxy does not.
+	Follows bool
+	// Agent is needed with health "agent".
+	Agent Agent
 }
 
 // Health is who finds out which gateway is up. Never both: a state that is set from
@@ -36,7 +44,14 @@ type Health string
 const (
 	ByHAProxy Health = "haproxy" // its own checks
 	BySidecar Health = "sidecar" // whoever writes to its stats socket; no checks
+	ByAgent   Health = "agent"   // whoever answers its agent checks
 )
+
+// Agent is who answers agent checks.
+type Agent struct {
+	Address  netip.AddrPort
+	Interval time.Duration
+}
 
 // Listener is an address where visitors ask for TLS by server name.
 type Listener struct {

@@ -92,7 +92,7 @@ func (w *writer) defaults() {
 }
 
 func (w *writer) resolvers() {
-	if len(w.Process.Resolvers) == 0 {
+	if len(w.Process.Resolvers) == 0 || w.follows() {
 		return
 	}
 	w.t.section("resolvers edgeward", "Gateways' host names are asked of these.")

@@ -22,12 +22,22 @@ type Output struct {
 	Notices []string
 	// Servers says where the servers are, by "backend/server": host:port.
 	Servers map[string]string
+	// Members are the same servers, in the order of the text, and who they are.
+	Members []Member
 	// StateFile, Socket and Folder are paths that the text refers to.
 	StateFile, Socket, Folder string
 	// Stopped says that the servers' states are in the text, from a snapshot.
 	Stopped bool
 
 	origins []string
+}
+
+// Member is a server, and the gateway of a pool that it stands for.
+type Member struct {
+	Backend, Pool, Gateway string
+	Port                   int
+	Host                   string // if it is dialled by name
+	Weight                 int
 }
 
 // File is one that the config refers to. Its name depends on its content.
@@ -60,7 +70,7 @@ func Render(c Config) (Output, error) {
 		return Output{}, err
 	}
 	return Output{
-		Text: w.t.b.String(), Files: w.files, Notices: w.notices, Servers: w.servers, origins: w.t.origins,
+		Text: w.t.b.String(), Files: w.files, Notices: w.notices, Servers: w.servers, Members: w.members, origins: w.t.origins,
 		StateFile: c.Process.StateFile, Socket: c.Process.Socket.Path, Folder: c.Process.Files, Stopped: c.Stopped != nil,
 	}, nil
 }
@@ -76,6 +86,7 @@ type writer struct {
 	files    []File
 	notices  []string
 	servers  map[string]string
+	members  []Member
 }
 
 // front is one frontend: a listener, or the port of a route.

@@ -43,8 +43,14 @@ func (c Config) validate() error {
 	if c.Catalog == nil {
 		return errors.New("there is no catalog")
 	}
-	if c.Health != ByHAProxy && c.Health != BySidecar {
-		bad.add("health", "%.40q: want haproxy or sidecar", c.Health)
+	switch c.Health {
+	case ByHAProxy, BySidecar:
+	case ByAgent:
+		if a := c.Agent; !a.Address.IsValid() || a.Address.Addr().Zone() != "" || a.Interval <= 0 {
+			bad.add("agent_check", "health \"agent\" needs the address of who answers, and an interval")
+		}
+	default:
+		bad.add("health", "%.40q: want haproxy, sidecar or agent", c.Health)
 	}
 	c.Process.validate(&bad)
 	seen := map[string]bool{}

@@ -35,6 +35,7 @@ func TestDocs(t *testing.T) {
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[render.Listener](), reflect.TypeFor[render.Limits](), reflect.TypeFor[render.Ports](), reflect.TypeFor[render.Process](),
 		reflect.TypeFor[render.Timeouts](), reflect.TypeFor[settings.HAProxy](), reflect.TypeFor[settings.Reload](), reflect.TypeFor[render.Socket](),
+		reflect.TypeFor[settings.Source](), reflect.TypeFor[settings.Addresses](), reflect.TypeFor[settings.AgentCheck](), reflect.TypeFor[settings.Run](),
 	} {
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

@@ -36,6 +36,11 @@ type File struct {
 	Health    render.Health     `json:"health,omitzero"` // default: haproxy
 	HAProxy   HAProxy           `json:"haproxy,omitzero"`
 	Reload    Reload            `json:"reload,omitzero"`
+	// What follows is for "edge-sidecar run".
+	Source     Source     `json:"source,omitzero"`
+	Addresses  Addresses  `json:"addresses,omitzero"`
+	AgentCheck AgentCheck `json:"agent_check,omitzero"`
+	Run        Run        `json:"run,omitzero"`
 }
 
 // HAProxy says where it is.
@@ -65,9 +70,13 @@ type Reload struct {
 
 // Plan is a config that holds together.
 type Plan struct {
-	Render  render.Config
-	HAProxy HAProxy
-	Reload  Reload
+	Render     render.Config
+	HAProxy    HAProxy
+	Reload     Reload
+	Source     Source
+	Addresses  Addresses
+	AgentCheck AgentCheck
+	Run        Run
 	// LeftOut are routes that were dropped, by name.
 	LeftOut []string
 }
@@ -153,7 +162,10 @@ func (f File) Plan() (p Plan, err error) {
 	if len(p.Reload.Command) == 0 && p.Reload.PIDFile == "" {
 		p.Reload.Command = []string{"systemctl", "reload", "haproxy"}
 	}
-	return p, f.check()
+	if err := f.check(); err != nil {
+		return p, err
+	}
+	return p, f.running(&p)
 }
 
 // check looks at what only programs and files have to do with.

@@ -54,6 +54,26 @@ func TestErrorsNameTheField(t *testing.T) {
 		{`{"listeners":[{"address":"fe80::1%eth0:443"}],` + small + `}`, "listeners[0].address"},
 		{`{"haproxy":{"binary":"haproxy"},` + small + `}`, "haproxy.binary"},
 		{`{"haproxy":{"check_timeout":"off"},` + small + `}`, "haproxy.check_timeout"},
+		{`{"source":{"kind":"haproxy"},` + small + `}`, "source.kind"},
+		{`{"source":{"kind":"snapshot"},` + small + `}`, "source.url"},
+		{`{"source":{"kind":"snapshot","url":"http://relay.example.com"},` + small + `}`, "source.url"},
+		{`{"source":{"kind":"snapshot","url":"https://u:p@relay.example.com"},` + small + `}`, "source.url"},
+		{`{"source":{"url":"https://relay.example.com"},` + small + `}`, "kind \"snapshot\""},
+		{`{"source":{"kind":"snapshot","url":"https://relay.example.com","token_file":"x"},` + small + `}`, "source.token_file"},
+		{`{"source":{"stale":"1ms"},` + small + `}`, "source.stale"},
+		{`{"source":{"stale":"off"},` + small + `}`, "source.stale"},
+		{`{"addresses":{"interval":"1ms"},` + small + `}`, "addresses.interval"},
+		{`{"addresses":{"servers":["192.0.2.53:0"]},` + small + `}`, "addresses.servers"},
+		{`{"addresses":{"servers":["dns.example"]},` + small + `}`, "addresses.servers[0]"},
+		{`{"addresses":{"allow":["10.0.0.0"]},` + small + `}`, "addresses.allow[0]"},
+		{`{"addresses":{"file":"x"},` + small + `}`, "addresses.file"},
+		{`{"agent_check":{"listen":"localhost:1"},` + small + `}`, "agent_check.listen"},
+		{`{"agent_check":{"interval":"1ms"},` + small + `}`, "agent_check.interval"},
+		{`{"health":"agent",` + small + `}`, "agent_check.address"},
+		{`{"health":"agent","agent_check":{"listen":"127.0.0.1:1","address":"x"},` + small + `}`, "agent_check.address"},
+		{`{"run":{"dir":"x"},` + small + `}`, "run.dir"},
+		{`{"run":{"metrics":"0.0.0.0:9190"},` + small + `}`, "run.metrics"},
+		{`{"run":{"reconcile":"10ms"},` + small + `}`, "run.reconcile"},
 		{`{"reload":{"command":["x"],"pid_file":"/x"},` + small + `}`, "reload.command and reload.pid_file"},
 		{`{"gateways":[{"name":"a","dial":"10.0.0.1:443"}],"routes":[{"name":"t","kind":"tcp","port":1,"gateway":"a","no_name":true}]}`, "routes[0].no_name"},
 		{`{"gateways":[{"name":"a","dial":"10.0.0.1:443"}],"routes":[{"name":"x","hosts":["x.example"],"gateway":"a","no_name":true},{"name":"y","hosts":["y.example"],"gateway":"a","no_name":true}]}`, "routes[1].no_name"},
@@ -139,6 +159,23 @@ func TestOracle(t *testing.T) {
 		}
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%q %q: %v, want %q", tc.domain, tc.home, err, tc.want)
+		}
+	}
+}
+
+// TestHosts: names are followed where the sidecar owns health, and not otherwise.
+func TestHosts(t *testing.T) {
+	for more, want := range map[string]int{`"health":"sidecar"`: 2, `"health":"sidecar","addresses":{"off":true}`: 0, `"health":"haproxy"`: 0} {
+		f, err := settings.Decode([]byte(`{` + more + `,"gateways":[{"name":"a","dial":"b.example:443"},{"name":"b","dial":"a.example:443"},{"name":"c","dial":"a.example:444"},{"name":"d","dial":"[2001:db8::1]:443"}],"routes":[]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := f.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hosts := p.Hosts(); len(hosts) != want || want > 0 && hosts[0] != "a.example" {
+			t.Errorf("%s: %q", more, hosts)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/mholt/caddy-l4"
 
+	_ "github.com/edgeward/edgeward/caddymodule/cluster"
 	_ "github.com/edgeward/edgeward/caddymodule/edge"
 )
 

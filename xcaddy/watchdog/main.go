@@ -8,7 +8,9 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/mholt/caddy-l4"
 
+	_ "github.com/edgeward/edgeward/caddymodule/cluster"
 	_ "github.com/edgeward/edgeward/caddymodule/edge"
+	_ "github.com/edgeward/edgeward/caddymodule/fallback"
 	_ "github.com/edgeward/edgeward/caddymodule/gateway"
 	_ "github.com/edgeward/edgeward/caddymodule/watchdog"
 )
