@@ -32,13 +32,21 @@ func healths() []scene {
 		ranked("all-down", "a", down, down),
 		ranked("drained-and-down", "b", drained, down),
 		pins(),
-		faulty("refuses", refuses, "b", differs{"unnoticed", closed}),
-		faulty("dial-unanswered", full, "b", differs{"unnoticed", closed}),
+		faulty("refuses", refuses, "b", differs{}),
+		faulty("dial-unanswered", full, "b", differs{}),
+		unnoticed("two-refuse", "c", differs{"unnoticed", closed}, gateway{fault: refuses}, gateway{fault: refuses}, gateway{}),
+		unnoticed("the-second-refuses", "a", differs{}, gateway{}, gateway{fault: refuses}),
+		unnoticed("down-and-refuses", "c", differs{}, gateway{known: down}, gateway{fault: refuses}, gateway{}),
+		unnoticed("refuses-and-cooldown", "b", differs{"unnoticed", closed}, gateway{fault: refuses}, gateway{known: cooldown}),
+		unnoticed("refuses-and-down", "b", differs{"unnoticed", closed}, gateway{fault: refuses}, gateway{known: down}),
+		unnoticed("cooldown-and-refuses", "a", differs{"unnoticed", closed}, gateway{known: cooldown}, gateway{fault: refuses}),
+		unnoticed("down-by-all-accounts", "b", differs{}, gateway{known: down, fault: refuses}, gateway{known: down}),
 		faulty("closes-at-once", slams, "b", differs{"tried again", closed}),
 		faulty("resets-on-the-hello", resets, "b", differs{"tried again", closed}),
 		faulty("silent", silent, "b", differs{"silence", open}),
 		spreading("refuses-in-a-spread", refuses, differs{}),
 		spreading("dial-unanswered-in-a-spread", full, differs{}),
+		twoOfARound(),
 	}
 }
 
@@ -102,10 +110,29 @@ func faulty(name string, f fault, want verdict, but differs) scene {
 	}
 }
 
+// unnoticed is a failover pool of gateways some of which are dead, and of some of
+// which something else is known.
+func unnoticed(name string, want verdict, but differs, all ...gateway) scene {
+	s := ranked(name, want, make([]known, len(all))...)
+	for i, g := range all {
+		g.name = s.gateways[i].name
+		s.gateways[i] = g
+	}
+	s.rows[0].but = but
+	return s
+}
+
 // spreading is the same in a pool that would send every other visitor to it.
 func spreading(name string, f fault, but differs) scene {
 	s := faulty(name, f, "b 4", but)
 	s.pools[0].Policy, s.rows[0].crowd = pool.RoundRobin, 4
+	return s
+}
+
+// twoOfARound is a pool that takes turns, two of whose members are dead.
+func twoOfARound() scene {
+	s := unnoticed("two-refuse-in-a-round", "c 6", differs{}, gateway{fault: refuses}, gateway{fault: refuses}, gateway{})
+	s.pools[0].Policy, s.rows[0].crowd = pool.RoundRobin, 6
 	return s
 }
 
@@ -128,10 +155,9 @@ func watchedScenes() []scene {
 
 // lost is a failover pool of gateways with these faults.
 func lost(name string, want verdict, but differs, faults ...fault) scene {
-	s := ranked(name, want, make([]known, len(faults))...)
-	for i, f := range faults {
-		s.gateways[i].fault = f
+	var all []gateway
+	for _, f := range faults {
+		all = append(all, gateway{fault: f})
 	}
-	s.rows[0].but = but
-	return s
+	return unnoticed(name, want, but, all...)
 }

@@ -109,7 +109,7 @@ func TestHomeMoves(t *testing.T) {
 	}
 	p.Render.Addresses = known
 	out, err := render.Render(p.Render)
-	if err != nil || !strings.Contains(out.Text, "server a "+second.Addr.String()+"\n") {
+	if err != nil || !strings.Contains(out.Text, "server a "+second.Addr.String()+" id 1\n") {
 		t.Errorf("%v: %s", err, out.Text)
 	}
 	// A cold start, without DNS and without the sidecar.

@@ -122,7 +122,7 @@ func TestPreset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"bind 0.0.0.0:443", "server home 8.8.4.4:443 check inter 5s", "hard-stop-after 10m", "maxconn 2048", "conn_rate(1s)", "gt 30 }", "gt 100 }", "rate-limit sessions 400", "inspect-delay 5s", "tune.bufsize 16384"} {
+	for _, want := range []string{"bind 0.0.0.0:443", "server home 8.8.4.4:443 id 1 check inter 5s", "hard-stop-after 10m", "maxconn 2048", "conn_rate(1s)", "gt 30 }", "gt 100 }", "rate-limit sessions 400", "inspect-delay 5s", "tune.bufsize 16384"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it has no %q", want)
 		}

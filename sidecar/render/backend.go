@@ -100,8 +100,10 @@ func dialTime(p attempt.Policy) time.Duration {
 	return p.Dial
 }
 
-// balance writes the policy. Of failover there is nothing to write but the order:
-// the first server that is up among the backups serves when the one before is down.
+// balance writes the policy. Failover is "first", with the members' order as ids, and
+// not "backup": a dial that fails is never taken to a backup, as long as the others
+// are not known to be down. No server has a maxconn, so the first is never full:
+// manual of 2.6, section 4.2, "balance".
 func (w *writer) balance(p session.PoolSettings) {
 	switch p.Policy {
 	case pool.LeastConn:
@@ -110,8 +112,11 @@ func (w *writer) balance(p session.PoolSettings) {
 		w.t.comment("By /64 for IPv6, and at most 1/n of the visitors move when a member leaves.")
 		w.t.line("balance hash src,ipmask(32,64)")
 		w.t.line("hash-type consistent")
-	default:
+	case pool.RoundRobin:
 		w.t.line("balance roundrobin")
+	default:
+		w.t.comment("The lowest id of those in service; the next if it does not take a visitor.")
+		w.t.line("balance first")
 	}
 }
 
@@ -123,6 +128,9 @@ func (w *writer) differs(p session.PoolSettings) {
 	}
 	if own.Failback != "" && w.Health == ByHAProxy && len(p.Members) > 1 {
 		w.notice("pool %s: HAProxy fails back as soon as its checks are good; failback %s is kept only with health \"sidecar\"", p.Name, own.Failback)
+	}
+	if own.ReturnAfter > 0 {
+		w.notice("pool %s: return_after is not known to HAProxy: visitors of stand-ins stay with them", p.Name)
 	}
 	if own.Hedge > 0 || own.FirstByte > 0 {
 		w.notice("pool %s: hedge and first_byte are not known to HAProxy: a member that accepts and stays silent keeps its visitors", p.Name)
@@ -172,14 +180,12 @@ func (w *writer) server(b *backend, p session.PoolSettings, i int, id uint32) er
 	at := host + ":" + strconv.Itoa(port)
 	w.servers[b.name+"/"+m.Gateway] = at
 	words := []string{"server", m.Gateway, at}
-	if p.Policy == pool.IPHash {
-		words = append(words, fmt.Sprintf("id %d", id))
-	}
-	if p.Policy == pool.Failover {
-		if i > 0 {
-			words = append(words, "backup")
-		}
-	} else {
+	switch p.Policy {
+	case pool.Failover:
+		words = append(words, fmt.Sprintf("id %d", i+1))
+	case pool.IPHash:
+		words = append(words, fmt.Sprintf("id %d", id), fmt.Sprintf("weight %d", m.Weight))
+	default:
 		words = append(words, fmt.Sprintf("weight %d", m.Weight))
 	}
 	if g.ProxyProtocol == "v1" {

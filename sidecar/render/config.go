@@ -161,6 +161,7 @@ const (
 	minBufSize        = 16384 // HAProxy's own default, and the least that is safe
 	maxRewrite        = 1024  // of a buffer, kept free by HAProxy: tune.maxrewrite
 	maxConn           = 4 << 20
+	maxName           = 255                 // most bytes of a server name, as sent, that the relay takes
 	maxDuration       = 24 * 24 * time.Hour // its timers have 31 bits of milliseconds
 )
 

@@ -50,6 +50,14 @@ func TestNames(t *testing.T) {
 		{"off.example.com", port, ""},
 		{"x.off.example.com", port, "nas"},
 		{"", port, "all"},
+		{".", port, ""},
+		{"..", port, ""},
+		{strings.Repeat("a", 255), port, "all"},
+		{strings.Repeat("a", 254) + ".", port, "all"},
+		{strings.Repeat("a", 256), port, ""},
+		{strings.Repeat("a", 255) + ".", port, ""},
+		{strings.Repeat("b.", 130) + "example.com", port, ""},
+		{strings.Repeat("a", 5000), port, ""},
 		{"a.example.com\x00.evil", port, ""},
 		{"a.example.com\n", port, ""},
 		{".example.com", port, ""},
@@ -71,6 +79,11 @@ func TestNames(t *testing.T) {
 		}
 		if got := haproxytest.Visit(t, fmt.Sprintf("127.0.0.1:%d", tc.port), hello); got != tc.want {
 			t.Errorf("%q at %d: %q, want %q", tc.name, tc.port, got, tc.want)
+		}
+	}
+	for at, want := range map[int]string{port: "all", one: ""} { // an empty name is none to HAProxy
+		if got := haproxytest.Visit(t, fmt.Sprintf("127.0.0.1:%d", at), haproxytest.RawHello("", 0)); got != want {
+			t.Errorf("an empty name at %d: %q, want %q", at, got, want)
 		}
 	}
 	haproxytest.Eventually(t, "the log has the name and why", func() bool {

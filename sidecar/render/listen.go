@@ -32,7 +32,9 @@ func (w *writer) frontend(f *front) {
 }
 
 // frontTimeouts takes the longest of the pools behind it: the rest is up to the
-// backend, whose tunnel timeout rules once both sides are connected.
+// backend, whose tunnel timeout rules once both sides are connected. Behind trusted
+// proxies it is the time for a ClientHello: HAProxy waits for a PROXY header before
+// it comes to any rule, and so to the inspect-delay.
 func (w *writer) frontTimeouts(f *front) {
 	var idle, linger time.Duration
 	for to := range f.leads() {
@@ -41,11 +43,20 @@ func (w *writer) frontTimeouts(f *front) {
 			idle, linger = longer(idle, p.Idle), longer(linger, p.Linger)
 		}
 	}
+	if f.proxied() {
+		w.t.comment("For a PROXY header and a ClientHello. Later the pool's timeout tunnel holds.")
+		idle = time.Duration(f.tls.HelloTime)
+	}
 	if idle != 0 {
 		w.t.line("timeout client %s", orNever(idle))
+	}
+	if linger != 0 {
 		w.t.line("timeout client-fin %s", orNever(linger))
 	}
 }
+
+// proxied reports whether some visitors open with a PROXY header.
+func (f *front) proxied() bool { return f.tls != nil && len(f.tls.TrustedProxies) > 0 }
 
 // longer returns the longer of two; negative is without end.
 func longer(a, b time.Duration) time.Duration {
@@ -70,7 +81,7 @@ func (f *front) leads() map[string]bool {
 // source is known once the PROXY header is there, and so the rules come then.
 func (w *writer) limits(f *front) {
 	t, l, when := &w.t, f.limits, "connection"
-	if f.tls != nil && len(f.tls.TrustedProxies) > 0 {
+	if f.proxied() {
 		w.acl("proxy", f.tls.TrustedProxies)
 		t.line("tcp-request connection expect-proxy layer4 if proxy")
 		when = "session"
@@ -142,7 +153,7 @@ func (w *writer) acl(name string, prefixes []netip.Prefix) {
 // look at what the first segment holds, and cut off what post-quantum clients send.
 func (w *writer) hello(f *front) {
 	t := &w.t
-	t.comment("Wait for the ClientHello. What is not one is refused at its first byte.")
+	t.comment("Wait for the ClientHello. What is no TLS is refused at its first byte.")
 	t.line("tcp-request inspect-delay %s", span(time.Duration(f.tls.HelloTime)))
 	t.line("tcp-request content set-var(sess.edge_why) str(not_tls) if !{ req.ssl_hello_type 1 }")
 	t.line("tcp-request content reject if !{ req.ssl_hello_type 1 }")
@@ -152,7 +163,7 @@ func (w *writer) hello(f *front) {
 		t.line(`tcp-request content set-var(sess.edge_name) 'req.ssl_sni,lower,regsub("\.$",)'`)
 	}
 	t.comment("What no name holds is not looked up, where a NUL byte would end it, and not logged.")
-	t.line(`tcp-request content set-var(sess.edge_why) str(bad_name) if { var(sess.edge_name) -m reg '^\.|[^a-z0-9._-]' }`)
+	t.line(`tcp-request content set-var(sess.edge_why) str(bad_name) if { var(sess.edge_name) -m reg '^$|^\.|[^a-z0-9._-]' } || { req.ssl_sni,length gt %d }`, maxName)
 	if f.tls.HostNames {
 		t.line(`tcp-request content set-var(sess.edge_why) str(bad_name) if { var(sess.edge_name) -m found } !{ var(sess.edge_name) -m reg '^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?$' }`)
 	}
