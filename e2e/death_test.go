@@ -64,7 +64,7 @@ func TestDeadMember(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault func(*gateway)
-		slack time.Duration // the most a visitor may take, with a wide margin for slow machines
+		slack time.Duration // the most that may be added to what a visitor takes, with a wide margin
 	}{
 		{"killed", (*gateway).kill, time.Second},
 		{"refuses", (*gateway).refuse, time.Second},
@@ -90,8 +90,9 @@ func TestDeadMember(t *testing.T) {
 			t.Logf("before: %d visitors, %s (%d cut while served)", len(before), before.latency(), len(before.failed()))
 			t.Logf("after:  %d visitors, %s, by %v; p99 added %s; down after %s",
 				len(after), after.latency(), after.by(), added.Round(time.Millisecond), down.Round(time.Millisecond))
-			if worst := after.at(1); worst > c.slack {
-				t.Errorf("a visitor took %s: want at most %s", worst, c.slack)
+			// What a busy machine takes is taken before, too.
+			if worst, most := after.at(1), c.slack+before.at(1); worst > most {
+				t.Errorf("a visitor took %s: want at most %s", worst, most)
 			}
 			if n := p.pool("home").Outages; n > 0 {
 				t.Errorf("%d outages counted while a gateway was well", n)
