@@ -51,6 +51,10 @@ type App struct {
 	// How long the others wait for that before they elect another leader: at least
 	// five heartbeats. All members must have the same. Default: 5s.
 	Election caddy.Duration `json:"election,omitempty"`
+	// This member leads while it is well. Set it at the machine that all others reach, the
+	// relay, and at no other: then a cut between two homes takes the majority from
+	// neither. Default: whoever is elected leads.
+	Lead bool `json:"lead,omitempty"`
 	// How many daily copies of the data are kept. Default: 7. Negative: none.
 	Snapshots int `json:"snapshots,omitempty"`
 

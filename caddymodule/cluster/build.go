@@ -79,7 +79,7 @@ func (e *entry) setMember(x *App) error {
 	x.DataDir = cmp.Or(x.DataDir, filepath.Join(caddy.AppDataDir(), "edge", "cluster"))
 	e.member = cluster.Config{
 		Name: x.Name, Dir: x.DataDir, Listen: x.Listen, Advertise: x.Advertise, Pair: x.Pair,
-		Heartbeat: time.Duration(x.Heartbeat), Election: time.Duration(x.Election), Snapshots: x.Snapshots, Log: e.log,
+		Heartbeat: time.Duration(x.Heartbeat), Election: time.Duration(x.Election), Lead: x.Lead, Snapshots: x.Snapshots, Log: e.log,
 	}
 	_, err := cluster.New(e.member) // touches nothing
 	return err
@@ -91,8 +91,8 @@ func (e *entry) setExternal(x *App) error {
 			return fmt.Errorf("%s is for a member: with endpoints this machine is none", name)
 		}
 	}
-	if x.Heartbeat != 0 || x.Election != 0 || x.Snapshots != 0 {
-		return errors.New("heartbeat, election and snapshots are for a member: with endpoints this machine is none")
+	if x.Heartbeat != 0 || x.Election != 0 || x.Snapshots != 0 || x.Lead {
+		return errors.New("heartbeat, election, lead and snapshots are for a member: with endpoints this machine is none")
 	}
 	e.external = &cluster.External{
 		Endpoints: x.Endpoints, CA: x.CA, Cert: x.Cert, Key: x.Key, User: x.User, Password: x.Password, Log: e.log,

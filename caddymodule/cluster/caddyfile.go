@@ -40,6 +40,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //		data_dir  <folder>
 //		heartbeat <duration>
 //		election  <duration>
+//		lead
 //		snapshots <n>|off
 //	}
 //
@@ -74,6 +75,7 @@ func (a *App) options() options.Table {
 		"data_dir":  options.Text(&a.DataDir),
 		"heartbeat": options.Duration(&a.Heartbeat),
 		"election":  options.Duration(&a.Election),
+		"lead":      options.Flag(&a.Lead),
 		"snapshots": snapshots(&a.Snapshots),
 		"endpoints": options.List(&a.Endpoints),
 		"ca":        options.Text(&a.CA),

@@ -32,6 +32,10 @@ type Config struct {
 	Heartbeat, Election time.Duration
 	// Quota is most bytes of data. Default: 64 MiB, a thousand times of what is used.
 	Quota int64
+	// Lead: this member leads while it is well. Set it at the one that all others reach, the
+	// relay: where the link between two others is cut, a leader at its end is one that the
+	// other end cannot hear, and that has no majority then.
+	Lead bool
 	// Snapshots is how many daily copies are kept. Default: 7. Negative: none.
 	Snapshots int
 	Log       *slog.Logger

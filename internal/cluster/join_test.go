@@ -66,6 +66,33 @@ func TestThreeLoseOne(t *testing.T) {
 	})
 }
 
+// TestLead: the member that is to lead does, as soon as it is there, and again after it
+// was away.
+func TestLead(t *testing.T) {
+	t.Parallel()
+	a, b, c := three(t)
+	leads := func(r *rig, name string) func() error {
+		return func() error {
+			if got := r.Status().Leader; got != name {
+				return fmt.Errorf("%s leads", got)
+			}
+			return nil
+		}
+	}
+	eventually(t, "vps leads", leads(a, "vps"))
+	c.Stop()
+	eventually(t, "another one leads", func() error {
+		if got := b.Status().Leader; got == "" || got == "vps" {
+			return fmt.Errorf("%q leads", got)
+		}
+		return nil
+	})
+	eventually(t, "a write without vps", a.puts("a"))
+	start(t, c.config)
+	eventually(t, "vps leads again", leads(b, "vps"))
+	eventually(t, "a write", a.puts("b"))
+}
+
 // TestRemovedJoinsAgain: what it had is set aside.
 func TestRemovedJoinsAgain(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,7 @@ func config(t testing.TB, name string) cluster.Config {
 	listen := freePort()
 	return cluster.Config{
 		Name: name, Dir: filepath.Join(t.TempDir(), name), Listen: listen, Advertise: listen,
-		Heartbeat: 50 * time.Millisecond, Election: 500 * time.Millisecond,
+		Heartbeat: 50 * time.Millisecond, Election: 500 * time.Millisecond, Lead: name == "vps",
 	}
 }
 

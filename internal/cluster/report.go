@@ -22,6 +22,8 @@ type report struct {
 	InUse   int64     `json:"in_use"`
 	Copy    time.Time `json:"copy,omitzero"` // of the data, the last one
 	At      time.Time `json:"at"`            // by its own clock
+	Lead    bool      `json:"lead,omitempty"`
+	rev     int64     // when it said so
 }
 
 const (
@@ -43,6 +45,7 @@ func reports(ctx context.Context, c *clientv3.Client, opts ...clientv3.OpOption)
 		id, err := strconv.ParseUint(strings.TrimPrefix(string(kv.Key), reportPrefix), 16, 64)
 		var r report
 		if err == nil && json.Unmarshal(kv.Value, &r) == nil {
+			r.rev = kv.ModRevision
 			all[id] = r
 		}
 	}
@@ -68,7 +71,7 @@ func (p *reporter) put(ctx context.Context, n *Node, r *running) error {
 	s := r.etcd.Server
 	text, err := json.Marshal(report{
 		Name: r.id.Name, Version: version.Version, Applied: s.AppliedIndex(), Size: s.Backend().Size(), InUse: s.Backend().SizeInUse(),
-		Copy: n.lastSnapshot(), At: time.Now().UTC().Truncate(time.Second),
+		Lead: n.c.Lead, Copy: n.lastSnapshot(), At: time.Now().UTC().Truncate(time.Second),
 	})
 	if err != nil {
 		return err

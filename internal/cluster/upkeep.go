@@ -22,7 +22,9 @@ const (
 func (n *Node) upkeep(ctx context.Context, r *running) {
 	var (
 		p        reporter
+		h        handover
 		reported time.Time
+		leader   uint64 // when that was
 		copied   time.Time
 		cared    = time.Now()
 		certs    = time.Now()
@@ -38,13 +40,14 @@ func (n *Node) upkeep(ctx context.Context, r *running) {
 		limit, cancel := context.WithTimeout(ctx, askTime)
 		n.promote(limit, r)
 		n.move(limit, r)
-		if time.Since(reported) >= reportEvery {
+		if now := uint64(r.etcd.Server.Leader()); time.Since(reported) >= reportEvery || now != leader {
 			if err := p.put(limit, n, r); err == nil {
-				reported = time.Now()
+				reported, leader = time.Now(), now
 			} else if ctx.Err() == nil {
 				n.c.Log.Debug("the member could not say how it does", "error", err)
 			}
 		}
+		h.look(limit, n, r)
 		cancel()
 		if time.Since(copied) >= copyAgain { // the disk may be full
 			copied = time.Now()
@@ -65,6 +68,52 @@ func (n *Node) upkeep(ctx context.Context, r *running) {
 		case <-tick.C:
 		}
 	}
+}
+
+// handover gives the leadership to a member that is to have it (Config.Lead). Where the
+// links between members are a star, a leader at its rim is one that some cannot hear
+// when a link between two of them is cut, and then they have no majority.
+type handover struct{ since int64 } // the revision at which this member was seen to lead; 0: it does not
+
+// look hands over if this member leads, and another one, which is to, has said since that
+// it is well. A report from before could be that of a dead one.
+func (h *handover) look(ctx context.Context, n *Node, r *running) {
+	s := r.etcd.Server
+	if s.Leader() != s.MemberID() || n.c.Lead {
+		h.since = 0
+		return
+	}
+	said, err := reports(ctx, r.client)
+	if err != nil {
+		return
+	}
+	if h.since == 0 {
+		for _, one := range said {
+			h.since = max(h.since, one.rev)
+		}
+		return
+	}
+	to := h.to(uint64(s.MemberID()), s.AppliedIndex(), s.Cluster().Members(), said)
+	if to == 0 {
+		return
+	}
+	if err := r.guard.do(func() error { return s.MoveLeader(ctx, uint64(s.MemberID()), to) }); err != nil {
+		n.c.Log.Warn("another member is to lead, and could not be given the lead", "member", said[to].Name, "error", err)
+		return
+	}
+	n.c.Log.Info("another member leads, as it is to", "member", said[to].Name)
+}
+
+// to is the voter that is to lead, if there is one that is well. 0: none.
+func (h *handover) to(self, applied uint64, members []*membership.Member, said map[uint64]report) (to uint64) {
+	for _, m := range members {
+		id := uint64(m.ID)
+		r, alive := said[id]
+		if id != self && !m.IsLearner && alive && r.Lead && r.rev > h.since && r.Applied+maxBehind >= applied && (to == 0 || id < to) {
+			to = id
+		}
+	}
+	return to
 }
 
 const defragKey = "/edgeward/cluster/defrag"

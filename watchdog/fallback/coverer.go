@@ -40,6 +40,9 @@ func (t *step) watch() {
 		level = Warn
 	}
 	t.move(d.stage, level, "%s", d.why)
+	if a := t.s.Ask; a.id != 0 && a.Step.Kind != StepAcquire && (d.ok || t.s.Lease.Known && !t.serves()) {
+		t.cancel() // what was carried there for a person
+	}
 	if d.ok {
 		t.acquire()
 		return
@@ -50,9 +53,14 @@ func (t *step) watch() {
 	}
 }
 
+// serves reports whether the home has its seat and holds its lease.
+func (t *step) serves() bool {
+	return t.s.Seat.Phase == PhaseOwn && t.s.SeatKnown && t.s.Lease.Holder == t.p.Home.ID
+}
+
 // settleDown forgets what belongs to an outage that is over.
 func (t *step) settleDown() {
-	if t.s.Seat.Phase != PhaseOwn || !t.s.SeatKnown || t.s.Lease.Holder != t.p.Home.ID {
+	if !t.serves() {
 		return
 	}
 	t.s.Went, t.s.Strikes, t.s.Failed, t.s.NotBack = false, 0, 0, time.Time{}
@@ -95,14 +103,22 @@ func (t *step) due() verdict {
 		return verdict{Dark, "neither the home nor any witness answers", false}
 	case t.offline():
 		return verdict{NoInternet, "no witness answers", false}
+	case (!l.Known || !t.s.SeatKnown) && t.gone():
+		return verdict{Waiting, "it is gone, and the store cannot be asked who may serve for it: nothing is begun", false}
 	case !l.Known || !t.s.SeatKnown:
 		return verdict{Normal, "the store cannot be asked: nothing is begun", false}
 	case l.Holder == t.p.Home.ID && t.gone():
 		return verdict{Normal, "it renews its lease, so it lives, whatever we see: " + t.s.Remote.Why, false}
+	case l.Holder == t.p.Home.ID && seat.Phase == PhaseGranted && seat.Holder == t.p.Self:
+		return verdict{GivenBack, "everything is given back, the home begins", false}
+	case l.Holder == t.p.Home.ID && t.s.Stage == GivenBack && seat.Phase == PhaseOwn:
+		return verdict{Normal, "it serves again: the handback is done", false}
 	case l.Holder == t.p.Home.ID:
 		return verdict{Normal, "it serves", false}
 	case l.Holder != "" && l.Holder != t.p.Self:
 		return verdict{Normal, l.Holder + " covers it", false}
+	case t.twin():
+		return verdict{Waiting, whyTwin, false}
 	case !t.online():
 		return verdict{Normal, "our own connection is not seen to work by two witnesses", false}
 	case (seat.Phase == PhaseCover || seat.Phase == PhaseHandback) && seat.Holder == t.p.Self:
@@ -126,7 +142,9 @@ func (t *step) outage() verdict {
 	case seat.Phase == PhaseCover || seat.Phase == PhaseHandback:
 		from, why = t.s.Lease.Free, seat.Holder+", which covered it, is gone"
 	case gone:
-		from, why = t.s.Remote.Since.Add(time.Duration(t.p.Down-1)*t.p.Interval), fmt.Sprintf("it is gone: %s", t.s.Remote.Why)
+		// Counted from when it can be covered at all, or the order of covered_by means nothing.
+		from = later(t.s.Remote.Since.Add(time.Duration(t.p.Down-1)*t.p.Interval), t.s.Lease.Free)
+		why = fmt.Sprintf("it is gone: %s", t.s.Remote.Why)
 	case t.s.Went:
 		from, why = t.now, "a person says go"
 	case t.s.Remote.Value == evidence.Good:
@@ -153,7 +171,7 @@ func (t *step) outage() verdict {
 func (t *step) cover(former View) {
 	seat := t.s.Seat.Clone()
 	gaveUp := len(seat.Tiers) == 0
-	t.s.Strikes = 0
+	t.s.Strikes, t.s.Back = 0, false
 	clear(t.s.Wait)
 	if seat.Holder == t.p.Self && seat.Phase == PhaseHandback {
 		t.write(seat) // go on where we were

@@ -65,10 +65,17 @@ type Done struct {
 	Released bool
 	// Seen is the answer to Prove.
 	Seen Running
+	// Conflicts, of Carry, are some of the paths that were newer at the other home.
+	Conflicts []string
 }
 
 // Slept says that this machine stood still for that long, unseen by its clock.
-type Slept struct{ For time.Duration }
+type Slept struct {
+	For time.Duration
+	// Doubt: only the time of day says so. It may have been set, or a virtual machine
+	// was halted: the store is asked before anything new is begun.
+	Doubt bool
+}
 
 // Word is what a person may say.
 type Word string
@@ -107,8 +114,13 @@ func (e Seen) describe() string {
 	}
 	return fmt.Sprintf("store holder=%s seat=%s", e.Holder, e.Seat.Phase)
 }
-func (e Items) describe() string    { return "items" }
-func (e Slept) describe() string    { return "slept " + e.For.String() }
+func (e Items) describe() string { return "items" }
+func (e Slept) describe() string {
+	if e.Doubt {
+		return "the time of day leapt by " + e.For.String()
+	}
+	return "slept " + e.For.String()
+}
 func (e Returned) describe() string { return fmt.Sprintf("returned %s from %s", e.Item, e.From) }
 func (e Done) describe() string {
 	if e.Fault == "" {

@@ -1,6 +1,7 @@
 package fallback
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -16,6 +17,10 @@ func (t *step) handback() {
 		return
 	}
 	next, found := t.next(HandbackPlan(t.p, t.s))
+	if found && t.s.Hold != nil && !t.begun(next) {
+		t.freeze()
+		return
+	}
 	off := t.offline() || found && next.Tier == 1 || !found
 	t.dns(!off && t.names(1))
 	t.reconcile(func(tier Tier, item Item) bool {
@@ -28,7 +33,28 @@ func (t *step) handback() {
 		t.release()
 		return
 	}
-	t.forth(next)
+	if t.forth(next); t.s.Undo != "" {
+		t.rollback(t.s.Undo)
+	}
+}
+
+// begun reports whether a hold comes too late for the tier of a step: something of it was
+// stopped here, and would be nowhere for as long as the hold lasts.
+func (t *step) begun(next Step) bool {
+	return next.Kind == StepStart || slices.ContainsFunc(t.p.Home.Tiers[next.Tier-1].Items, func(i Item) bool {
+		s := t.state(i.Name)
+		return s.Ran && s.Seen == RunningStopped
+	})
+}
+
+// freeze serves what is still ours on, until the hold is over.
+func (t *step) freeze() {
+	t.s.Why = "held by " + t.s.Hold.By
+	on := !t.offline() && t.names(1)
+	t.dns(on)
+	t.reconcile(func(tier Tier, item Item) bool {
+		return t.names(tier.Number) && (on || !item.DNS)
+	}, false)
 }
 
 // next is the first step that is not done. Steps that need not be taken are noted once.
@@ -145,6 +171,9 @@ func (t *step) forth(step Step) {
 	epoch := t.s.Held.Epoch
 	switch step.Kind {
 	case StepDNSOff: // reconciled
+		if tries, why := t.stuckOn(); tries >= t.p.Tries {
+			t.s.Undo = "the DNS cannot be taken off here: " + why
+		}
 	case StepStop:
 		t.stopNext(item)
 	case StepProve:
@@ -154,24 +183,16 @@ func (t *step) forth(step Step) {
 			return Carry{t.call(t.p.CarryLimit), item.Name, item.data(step.Data), t.s.Seat.Outage, tier.Bandwidth, epoch}
 		})
 	case StepGive:
-		if t.unheld() {
+		if t.s.Ask.id == 0 {
 			t.give(step.Tier)
 		}
 	case StepStart:
 		t.ask(step, func() Action { return Give{t.call(item.ready() + t.p.Limit), item.Name, epoch} })
 	case StepGrant:
-		if t.unheld() {
+		if t.s.Ask.id == 0 {
 			t.grant()
 		}
 	}
-}
-
-// unheld reports whether a tier may be given now.
-func (t *step) unheld() bool {
-	if t.s.Hold != nil {
-		t.s.Why = "held by " + t.s.Hold.By
-	}
-	return t.s.Hold == nil && t.s.Ask.id == 0
 }
 
 func (i Item) ready() time.Duration {
@@ -185,11 +206,9 @@ func (i Item) ready() time.Duration {
 // comes next needs the proof.
 func (t *step) stopNext(item Item) {
 	i := t.turn(item.Name, false)
-	if i.Doing != "stop" && t.after(i.Retry) {
-		if i.Tries >= t.p.Tries {
-			t.s.Undo = item.Name + " cannot be stopped here: " + i.Why
-			return
-		}
+	if i.Doing != "stop" && i.Tries >= t.p.Tries && t.s.Stage == Handback {
+		t.s.Undo = item.Name + " cannot be stopped here: " + i.Why
+	} else if i.Doing != "stop" && t.after(i.Retry) {
 		t.stop(item, &i)
 	}
 	t.s.Items[item.Name] = i
@@ -244,7 +263,11 @@ func (t *step) stepped(what Step, e Done) {
 	case StepCarry:
 		i.Carried = append(slices.Clone(i.Carried), what.Data)
 		t.s.Items[what.Item] = i
-		t.note(Info, what.String(), "confirmed: %s", e.Detail)
+		level := Info
+		if len(e.Conflicts) > 0 {
+			level = Warn
+		}
+		t.note(level, what.String(), "confirmed: %s", e.Detail)
 		return
 	case StepStart:
 		i.Given = true
@@ -344,11 +367,13 @@ func (t *step) carryStale() {
 
 func (t *step) returnOne(plan []Step, item Item, tier Tier) {
 	epoch := t.s.Seat.Epoch
+	since := cmp.Or(t.s.Outage, t.s.Seat.Since) // the seat's outage is over
 	for _, step := range plan {
 		i := t.state(item.Name)
 		done := map[StepKind]bool{
 			StepStop: t.proven(item.Name), StepProve: i.Proved, StepStart: i.Given,
-			StepCarry: slices.Contains(i.Carried, step.Data) || !i.Ran, // never run: nothing is newer here
+			// Never run in what we know of: nothing is newer here.
+			StepCarry: slices.Contains(i.Carried, step.Data) || !i.Ran && !t.s.Outage.IsZero(),
 		}
 		if done[step.Kind] {
 			continue
@@ -360,7 +385,7 @@ func (t *step) returnOne(plan []Step, item Item, tier Tier) {
 			t.ask(step, func() Action { return Prove{t.call(4 * t.p.Limit), item.Name, epoch} })
 		case StepCarry:
 			t.ask(step, func() Action {
-				return Carry{t.call(t.p.CarryLimit), item.Name, item.data(step.Data), t.s.Seat.Outage, tier.Bandwidth, epoch}
+				return Carry{t.call(t.p.CarryLimit), item.Name, item.data(step.Data), since, tier.Bandwidth, epoch}
 			})
 		case StepStart:
 			t.ask(step, func() Action { return Give{t.call(item.ready() + t.p.Limit), item.Name, epoch} })

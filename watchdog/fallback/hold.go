@@ -15,13 +15,18 @@ func (t *step) seen(e Seen) {
 		return
 	}
 	if h := t.s.Held; h != nil {
-		if e.Epoch > h.Epoch {
+		if e.Epoch > h.Epoch || e.Epoch == h.Epoch && e.Holder != "" && e.Holder != t.p.Self {
 			t.drop("%s has followed with epoch %d", e.Holder, e.Epoch)
+			return
 		}
+		t.s.Lease = View{Known: true, Holder: t.p.Self, Epoch: h.Epoch}
 		return // our own word is newer than what was read
 	}
-	if e.Began.Before(t.s.SeatAt) || e.Epoch < t.s.Lease.Epoch {
+	if e.Began.Before(t.s.SeatAt) {
 		return
+	}
+	if e.Epoch < t.s.Lease.Epoch {
+		t.note(Warn, "", "the store has gone back from epoch %d to %d: was it restored?", t.s.Lease.Epoch, e.Epoch)
 	}
 	v := View{Known: true, Holder: e.Holder, Epoch: e.Epoch}
 	if e.Holder == "" {
@@ -30,7 +35,16 @@ func (t *step) seen(e Seen) {
 		}
 	}
 	t.s.Lease = v
-	t.s.Seat, t.s.SeatKnown, t.s.SeatAt, t.s.Asked = e.Seat.Clone(), true, e.Began, true
+	t.s.Seat, t.s.SeatKnown, t.s.SeatAt, t.s.Asked = t.remembered(e.Seat), true, e.Began, true
+}
+
+// remembered is a seat that was read, or the last one that was known if the store has
+// none any more: a store that was lost and begun anew does not make old data the newest.
+func (t *step) remembered(read Seat) Seat {
+	if read.Phase == "" && t.s.Seat.Phase != "" {
+		return t.s.Seat
+	}
+	return read.Clone()
 }
 
 // valid reports whether the lease may be acted by.
@@ -51,6 +65,16 @@ func (t *step) drop(format string, args ...any) {
 	t.s.Remote.Run = min(t.s.Remote.Run, 1)
 	t.move(to, Alarm, "the lease is lost: "+format, args...)
 }
+
+// twin reports whether the lease has our name and is not ours: another machine may have
+// it. To take it would be taken back, and again. If it was a request of ours whose answer
+// was lost, it ends by itself.
+func (t *step) twin() bool {
+	return t.s.Lease.Holder == t.p.Self && t.s.Mine != 0 && t.s.Lease.Epoch > t.s.Mine && !t.s.Went
+}
+
+// whyTwin is what people read of it.
+const whyTwin = "the lease has our name and was not confirmed to us: until it ends, or is another machine's with the same id"
 
 // renewEvery spaces renewals: several tries fit before the fence.
 func (t *step) renewEvery() time.Duration { return (t.p.TTL - t.p.Fence) / 4 }
@@ -166,6 +190,7 @@ func (t *step) renewed(e Done) {
 		if e.Until.After(h.Until) {
 			h.Until = e.Until
 		}
+		h.Doubt = false
 		h.next, h.tries = t.now.Add(t.renewEvery()), 0
 	case Lost:
 		t.drop("%s", e.Detail)
@@ -217,8 +242,9 @@ func (t *step) answered(e Done) {
 
 func (t *step) acquired(e Done) {
 	t.s.Held = &Held{Epoch: e.Epoch, Until: e.Until, Since: t.now, next: t.now.Add(t.renewEvery())}
+	t.s.Mine = e.Epoch
 	former := t.s.Lease
-	t.s.Seat, t.s.SeatKnown, t.s.SeatAt, t.s.Asked = e.Seat.Clone(), true, t.now, true
+	t.s.Seat, t.s.SeatKnown, t.s.SeatAt, t.s.Asked = t.remembered(e.Seat), true, t.now, true
 	t.s.Lease = View{Known: true, Holder: t.p.Self, Epoch: e.Epoch}
 	t.s.Pending, t.s.Settle = nil, time.Time{}
 	if seat := t.s.Seat; !e.Released && seat.Phase != "" && seat.Holder != t.p.Self {
@@ -252,14 +278,28 @@ func (t *step) written(what Step) {
 		}
 	}
 	if !maps.Equal(before.Tiers, seat.Tiers) || before.Phase != seat.Phase {
-		t.note("", what.String(), "%s, epoch %d", seat, seat.Epoch)
+		t.note(t.news(before), what.String(), "%s, epoch %d", seat, seat.Epoch)
 	}
+}
+
+// news is who should hear of the seat that is in force now: people, when a tier of a
+// cover begins.
+func (t *step) news(before Seat) Level {
+	if t.p.owner() || t.s.Seat.Phase != PhaseCover {
+		return ""
+	}
+	for n, at := range t.s.Seat.Tiers {
+		if at == t.p.Self && before.Tiers[n] != at {
+			return Info
+		}
+	}
+	return ""
 }
 
 // failed says that something failed, and rolls a handback back if it was too often.
 func (t *step) failed(what Step, tries int, e Done) {
 	level := Level("")
-	if tries == 1 {
+	if tries == 1 || t.s.Stage == Handback && what.Item != "" {
 		level = Warn
 	}
 	t.note(level, what.String(), "%s: %s, try %d", e.Fault, e.Detail, tries)

@@ -16,6 +16,10 @@ type Home struct {
 	CoveredBy []string
 	// DNS is what leads visitors to it. Nil: an item with DNS set does that, or nobody.
 	DNS *DNS
+	// Names are what an item with DNS set keeps, if there is one: it is believed when the
+	// records of all of them lead to who runs it. Empty: it is believed when it runs. Leave
+	// out what a provider's proxy answers for with addresses of its own.
+	Names []string
 	// Tiers are what it runs for visitors, by growing After. The first one is 1.
 	Tiers []Tier
 	// Warm are items that run at every home at all times. They are looked at, never touched.

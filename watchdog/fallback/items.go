@@ -90,6 +90,9 @@ func (t *step) run(tier Tier, item Item) {
 	if i.Doing == "start" || i.Doing == "age" || i.Seen == RunningWell && i.Doing == "" {
 		return
 	}
+	if h := t.s.Held; h != nil && h.Doubt {
+		return
+	}
 	if at := t.s.Seat.Stale[item.Name]; at != "" && at != t.p.Self && !t.s.Went {
 		if !i.Held {
 			i.Held, i.Why = true, "its newest data is at "+at+": carried back from there, or go"
@@ -220,13 +223,11 @@ func (t *step) stopped() bool {
 func (t *step) dns(want bool) {
 	d := &t.s.DNS
 	if t.p.Home.DNS == nil {
-		d.On, d.Sure, d.Verified = want, want, true
-		if i, ok := t.updater(); ok {
-			d.Sure = want && t.state(i.Name).Seen == RunningWell
-			d.On = !t.proven(i.Name)
-			d.Tries = t.state(i.Name).Tries
-		}
+		t.theirs(want)
 		return
+	}
+	if d.want != want {
+		d.want, d.Tries, d.Retry = want, 0, time.Time{}
 	}
 	switch {
 	case want && d.Sure && !d.Verified && d.doing == "" && t.after(d.Retry):
@@ -238,6 +239,42 @@ func (t *step) dns(want bool) {
 		d.Sure, d.Verified, d.doing = false, false, "off"
 		d.id = t.do(TurnOff{t.call(t.p.Limit)})
 	}
+}
+
+// theirs is the DNS of an item, or of nobody.
+func (t *step) theirs(want bool) {
+	d := &t.s.DNS
+	i, ok := t.updater()
+	if !ok {
+		d.On, d.Sure, d.Verified = want, want, true
+		return
+	}
+	item := t.state(i.Name)
+	d.On, d.Sure = !t.proven(i.Name), want && item.Seen == RunningWell && item.Doing == ""
+	switch {
+	case !d.Sure: // what was asked of it counts no more
+		*d = DNSState{On: d.On, Allowed: d.Allowed, Verified: len(t.p.Home.Names) == 0, Tries: item.Tries, Why: item.Why}
+	case len(t.p.Home.Names) == 0:
+		d.Verified, d.Tries = true, 0
+	case !d.Verified && d.doing == "" && t.after(d.Retry):
+		d.doing, d.id = "verify", t.do(Verify{t.call(max(3*t.p.Limit, i.ready()))})
+	}
+}
+
+// stuckOn is how often the DNS could not be taken off, and why.
+func (t *step) stuckOn() (tries int, why string) {
+	item, ok := t.updater()
+	i := t.s.Items[item.Name]
+	switch {
+	case t.p.Home.DNS != nil:
+		if t.s.DNS.want {
+			return 0, ""
+		}
+		return t.s.DNS.Tries, t.s.DNS.Why
+	case !ok || i.run: // it was a start that failed
+		return 0, ""
+	}
+	return i.Tries, i.Why
 }
 
 // updater is the item that is the home's DNS updater.

@@ -102,6 +102,10 @@ func (t *step) clock() {
 	if h := t.s.Held; h != nil && t.after(h.Until) {
 		t.drop("its time is over")
 	}
+	if t.s.Went && t.s.Held == nil && t.after(t.s.WentAt.Add(t.p.Reclaim)) {
+		t.s.Went = false
+		t.note(Warn, "", "nothing came of go within %s: it counts no more", t.p.Reclaim)
+	}
 }
 
 // take takes in what happened.
@@ -121,7 +125,7 @@ func (t *step) take(ev Event) {
 	case Returned:
 		t.returned(ev)
 	case Slept:
-		t.slept(ev.For)
+		t.slept(ev)
 	}
 }
 
@@ -164,16 +168,35 @@ func (t *step) gone() bool {
 	return t.s.Remote.Value == evidence.Bad && t.s.Remote.Run >= t.p.Down
 }
 
-func (t *step) slept(d time.Duration) {
+// slept takes from the lease, and from the seat that was read, the time that was slept.
+// What is on its way was asked before that, so its answer says nothing of now.
+func (t *step) slept(e Slept) {
 	t.s.Remote, t.s.Strikes, t.s.Health = Tally{}, 0, Tally{}
-	t.s.SeatAt = t.s.SeatAt.Add(-d)
-	if h := t.s.Held; h != nil {
-		h.Until = h.Until.Add(-d)
+	h := t.s.Held
+	if h != nil {
+		h.renew, h.next = 0, t.now
+	}
+	if e.Doubt {
+		t.doubt()
+		t.note(Warn, "", "the time of day leapt by %s: it was set, or this machine was halted", e.For)
+		return
+	}
+	t.s.SeatAt = t.s.SeatAt.Add(-e.For)
+	if h != nil {
+		h.Until = h.Until.Add(-e.For)
 		if !t.now.Before(h.Until) {
 			t.drop("this machine stood still")
 		}
 	}
-	t.note(Warn, "", "this machine stood still for %s: what was counted is forgotten", d)
+	t.note(Warn, "", "this machine stood still for %s: what was counted is forgotten", e.For)
+}
+
+// doubt leaves just the time to ask the store.
+func (t *step) doubt() {
+	t.s.SeatAt = earlier(t.s.SeatAt, t.now.Add(t.p.Interval-(t.p.TTL-t.p.Fence)))
+	if h := t.s.Held; h != nil {
+		h.Doubt, h.Until = true, earlier(h.Until, t.now.Add(t.p.Fence+t.renewEvery()))
+	}
 }
 
 func (t *step) command(c Command) {
@@ -187,7 +210,11 @@ func (t *step) command(c Command) {
 			t.note(Info, "", "go by %s changes nothing: %s has the lease", c.By, t.s.Lease.Holder)
 			return
 		}
-		t.s.Went = true
+		if t.s.Stage == Handback { // if it were rolled back, all would be taken for newest here
+			t.note(Info, "", "go by %s changes nothing: a handback is going on", c.By)
+			return
+		}
+		t.s.Went, t.s.WentAt = true, t.now
 		for name, i := range t.s.Items {
 			i.Held, i.Retry = false, time.Time{}
 			t.s.Items[name] = i

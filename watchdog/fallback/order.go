@@ -60,6 +60,7 @@ func (h Home) Validate() error {
 	if len(h.Tiers) == 0 {
 		add("it has no tier 1")
 	}
+	updaters := 0
 	seen := map[string]int{} // name to the number of its tier
 	for _, w := range h.Warm {
 		seen[w.Name] = 0
@@ -76,6 +77,9 @@ func (h Home) Validate() error {
 				add("item %q: the name is empty or used twice", item.Name)
 			}
 			seen[item.Name] = t.Number
+			if item.DNS {
+				updaters++
+			}
 			if item.DNS && (t.Number != 1 || h.DNS != nil) {
 				add("item %s: dns is for an item of tier 1 of a home without dns of its own", item.Name)
 			}
@@ -92,6 +96,12 @@ func (h Home) Validate() error {
 		if len(t.Ordered()) != len(t.Items) {
 			add("tier %d: its items wait for each other in a circle", t.Number)
 		}
+	}
+	if updaters > 1 {
+		add("%d items have dns: one domain has one updater", updaters)
+	}
+	if len(h.Names) > 0 && updaters == 0 {
+		add("names are for the records of an item with dns, and it has none")
 	}
 	return errors.Join(errs...)
 }

@@ -49,8 +49,9 @@ func (t *step) gated() {
 		t.move(Gated, Info, "%s", why)
 		t.acquire()
 	case t.s.Lease.Known && t.s.Lease.Holder != "" && t.s.Lease.Holder != t.p.Self:
+		t.s.Went = false // it was said of what is no more
 		t.move(Covered, Info, "%s", why)
-	case t.p.Single && t.s.Hold == nil:
+	case t.p.Single && t.s.Hold == nil && t.after(t.s.Boot.At.Add(t.p.Patience+3*t.p.Interval)): // the others had their chance
 		t.move(Asks, Alarm, "%s", why)
 	default:
 		t.move(Gated, Info, "%s", why)
@@ -78,6 +79,8 @@ func (t *step) mayOwn() (bool, string) {
 			return false, "no other home answers: say go if none covers this one"
 		}
 		return false, "the store has not been asked who may"
+	case t.twin():
+		return false, whyTwin
 	case l.Holder == t.p.Self:
 		return true, "the lease is ours from before"
 	case l.Holder != "" && seat.Phase == PhaseGranted:

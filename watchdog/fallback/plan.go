@@ -37,7 +37,10 @@ func startPlan(p Policy, s State) []Planned {
 		plan = append(plan, starts(p, s, tier, 0)...)
 	}
 	if p.Home.DNS != nil {
-		plan = append(plan, Planned{Step: Step{Kind: StepDNSOn, At: p.Self}, Done: s.DNS.Sure}, Planned{Step: Step{Kind: StepVerify}, Done: s.DNS.Verified})
+		plan = append(plan, Planned{Step: Step{Kind: StepDNSOn, At: p.Self}, Done: s.DNS.Sure})
+	}
+	if p.Home.DNS != nil || len(p.Home.Names) > 0 {
+		plan = append(plan, Planned{Step: Step{Kind: StepVerify}, Done: s.DNS.Verified})
 	}
 	return plan
 }
@@ -113,12 +116,16 @@ func backPlan(p Policy, s State, now time.Time) []Planned {
 // Writes reports whether this machine may write the home's DNS records: by which epoch,
 // and until when if nothing is heard.
 func (s State) Writes(p Policy, now time.Time) (epoch uint64, until time.Time, ok bool) {
-	if s.Held == nil || !s.DNS.On || s.DNS.doing == "off" {
+	if s.Held == nil || s.Held.Doubt || !s.DNS.On || s.DNS.doing == "off" {
 		return 0, time.Time{}, false
 	}
 	until = s.Held.Until.Add(-p.WithDefaults().Fence)
 	return s.Held.Epoch, until, now.Before(until)
 }
 
-// Wants reports whether this machine means to run an item now.
-func (s State) Wants(item string) bool { return s.Items[item].run }
+// Wants reports whether this machine means to run an item now. One that is held waits
+// for its data.
+func (s State) Wants(item string) bool {
+	i := s.Items[item]
+	return i.run && (!i.Held || i.Doing != "")
+}

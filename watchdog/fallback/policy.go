@@ -112,3 +112,10 @@ func (p Policy) owner() bool { return p.Self == p.Home.ID }
 func (p Policy) rank() time.Duration {
 	return time.Duration(max(slices.Index(p.Home.CoveredBy, p.Self), 0))
 }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 400, "how many schedules to play")
+	simSeeds = flag.Int("sim.seeds", 200, "how many schedules to play")
 	simSeed  = flag.Uint64("sim.seed", 0, "play this schedule alone")
 )
 
@@ -191,7 +191,7 @@ func (m *storm) disturb() {
 	who := w.names[m.r.IntN(len(w.names))]
 	other := w.names[m.r.IntN(len(w.names))]
 	s := w.sites[who]
-	switch m.r.IntN(12) {
+	switch m.r.IntN(13) {
 	case 0, 1, 2:
 		if s.up {
 			m.tell("--- %s is off", who)
@@ -217,6 +217,10 @@ func (m *storm) disturb() {
 	case 10:
 		m.tell("--- sick %s %v", who, !s.sick)
 		s.sick = !s.sick
+	case 12:
+		leap := fallback.Slept{For: time.Duration(m.r.IntN(40)) * time.Second, Doubt: m.one(2)}
+		m.tell("--- %s %+v", who, leap)
+		w.feed(who, leap)
 	case 11:
 		if m.one(3) {
 			m.tell("--- %s says go", who)

@@ -76,6 +76,8 @@ type Held struct {
 	Epoch uint64    `json:"epoch"`
 	Until time.Time `json:"until"`
 	Since time.Time `json:"since"`
+	// Doubt: it may be over without our knowing. A renewal says.
+	Doubt bool      `json:"doubt,omitempty"`
 	renew uint64    // the request on its way
 	tries int       // that failed, in a row
 	next  time.Time // when to renew
@@ -111,6 +113,7 @@ type DNSState struct {
 	Retry    time.Time `json:"retry,omitzero"`
 	Why      string    `json:"why,omitempty"`
 	doing    string
+	want     bool // a change begins anew
 	id       uint64
 }
 
@@ -146,6 +149,7 @@ type State struct {
 
 	Lease     View      `json:"lease,omitzero"`
 	Held      *Held     `json:"held,omitempty"`
+	Mine      uint64    `json:"mine,omitempty"` // the last epoch by which it was ours
 	Seat      Seat      `json:"seat"`
 	SeatKnown bool      `json:"seat_known"`
 	SeatAt    time.Time `json:"seat_at,omitzero"` // when the read of it began
@@ -163,6 +167,7 @@ type State struct {
 	Hold    *Hold     `json:"hold,omitempty"`
 	Outage  time.Time `json:"outage,omitzero"`    // cover: of which the items tell
 	Went    bool      `json:"went,omitempty"`     // a person said go
+	WentAt  time.Time `json:"went_at,omitzero"`   // when
 	Back    bool      `json:"back,omitempty"`     // a person said handback
 	NotBack time.Time `json:"not_back,omitzero"`  // no handback before that
 	Failed  int       `json:"failed,omitempty"`   // handbacks in a row
@@ -183,6 +188,13 @@ type Boot struct {
 	// Same: the machine has not been restarted since the state was saved, so what runs
 	// was started by us.
 	Same bool `json:"same,omitempty"`
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // own makes the state's maps its own, so that the one before stays as it was.
@@ -234,6 +246,7 @@ func Restore(p Policy, saved State, boot Boot) State {
 	clear(s.Warm)
 	s.Settle, s.DNS, s.Ask, s.Strikes, s.Yield = time.Time{}, DNSState{}, Ask{Step: s.Ask.Step}, 0, ""
 	s.Back = false
+	s.NotBack = earlier(s.NotBack, boot.At.Add(time.Hour)) // the clock may have been set back
 	for name, i := range s.Items {
 		i.Seen, i.Doing, i.Retry, i.Proved, i.Tries, i.Held = RunningUnknown, "", time.Time{}, false, 0, false
 		i.Carried = slices.Clone(i.Carried)

@@ -16,9 +16,11 @@ import (
 // is "time what", and indented below it what the machines said, and where things stand
 // if they did. "0s..9s/3s look" is a look of all machines at 0s, 3s, 6s and 9s.
 //
-//	home a by b c      tiers as "1@0s db web<db" follow, one a line; "!" is optional, "~" has data
+//	home a by b c      tiers as "1@0s db web<db" follow, one a line; "!" is optional, "~" has
+//	                   data, "^" is the DNS updater, and then "names x" says what it keeps
 //	policy single ...  what is not the default
 //	boot b, restart b, kill b, off a         a machine, a process on the same machine
+//	leap b 1h          the time of day of b is set; sleep b 30s: it is suspended
 //	cut a b, mend a b, blind a, see a, sick a, heal a
 //	crash b start      kill b as soon as it asks for that; it is started again at the next look
 //	fail a web, work   from now on that fails, nothing fails
@@ -65,6 +67,9 @@ func (y *player) line(words []string) {
 	case words[0] == "home":
 		y.home.ID, y.home.CoveredBy = words[1], words[3:]
 		return
+	case words[0] == "names":
+		y.home.Names = words[1:]
+		return
 	case words[0] == "policy":
 		y.settings(words[1:])
 		return
@@ -108,12 +113,15 @@ func (y *player) tier(words []string) {
 	tier.After = y.duration(after)
 	for _, w := range words[1:] {
 		name, dep, waits := strings.Cut(w, "<")
-		item := fallback.Item{Name: strings.TrimRight(name, "~!")}
+		item := fallback.Item{Name: strings.TrimRight(name, "~!^")}
 		if waits {
 			item.After = []string{dep}
 		}
 		if strings.Contains(name, "~") {
 			item.Data = []fallback.Data{{Path: "/" + item.Name}}
+		}
+		if item.DNS = strings.Contains(name, "^"); item.DNS {
+			y.home.DNS = nil
 		}
 		item.Optional = strings.Contains(name, "!")
 		tier.Items = append(tier.Items, item)
@@ -172,6 +180,10 @@ func (y *player) at(at time.Duration, words []string) {
 	case "off":
 		w.off(who)
 		delete(y.armed, who)
+	case "leap":
+		w.feed(who, fallback.Slept{For: y.duration(words[2]), Doubt: true})
+	case "sleep":
+		w.feed(who, fallback.Slept{For: y.duration(words[2])})
 	case "zombie":
 		s.running[words[2]], s.zombie[words[2]] = true, true
 	case "cut":

@@ -46,8 +46,10 @@ type world struct {
 	faults  []string            // what must never happen, and did
 	order   []string            // effects
 	crash   map[string][]string // what each is killed at, one after the other
-	late    bool                // killed when it has been done, not before
-	wakes   map[string]time.Time
+	// conflicts are what each writeback finds newer at home.
+	conflicts []string
+	late      bool // killed when it has been done, not before
+	wakes     map[string]time.Time
 }
 
 // todo is something that happens at a time.
@@ -281,6 +283,8 @@ func (w *world) oneDNS(s *site) {
 func (w *world) carrying(s *site, c fallback.Carry) {
 	h := w.sites[w.home.ID]
 	switch {
+	case c.Since.IsZero():
+		w.wrong("%s carries %s since nobody knows when", s.name, c.Item)
 	case s.running[c.Item]:
 		w.wrong("%s carries %s, which runs there", s.name, c.Item)
 	case h.running[c.Item] && !h.zombie[c.Item]:
@@ -418,6 +422,9 @@ func (w *world) peerDoes(s, h *site, a fallback.Action, done *fallback.Done, no 
 		w.carrying(s, a)
 		s.carry = ""
 		w.writer[a.Item], w.source[a.Item] = h.name, s.name
+		if done.Conflicts = w.conflicts; len(w.conflicts) > 0 {
+			done.Detail = fmt.Sprintf("%d conflict", len(w.conflicts))
+		}
 		w.effect(s, "carry "+a.Item)
 	case fallback.Give:
 		if h.s.Seat.Stale[a.Item] == s.name && h.s.Held != nil {

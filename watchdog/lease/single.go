@@ -121,6 +121,24 @@ func (s *Single) Acquire(_ context.Context, key, holder string, ttl time.Duratio
 	return g, nil
 }
 
+// Above has the epochs of a key go on above one that another machine has used.
+func (s *Single) Above(_ context.Context, key string, epoch uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	k := s.key(key)
+	if k.Epoch >= epoch {
+		return nil
+	}
+	if _, held := s.held(key, s.clock().Boot); held {
+		return nil // what is held keeps its epoch, and whoever has a higher one takes it
+	}
+	k.Epoch, k.Clean = epoch, false
+	return s.save(key, k)
+}
+
 // Renew implements Store.
 func (s *Single) Renew(_ context.Context, g Grant) error {
 	s.mu.Lock()

@@ -123,3 +123,39 @@ func TestNextEpoch(t *testing.T) {
 		}
 	}
 }
+
+// TestSingleAbove: epochs go on above what another machine has used, also after a restart,
+// and a grant that is held stays what it is.
+func TestSingleAbove(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	first, err := s.Acquire(t.Context(), "k", "a", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	above := first.Epoch + 1_000_000
+	if err := s.Above(t.Context(), "k", above); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renew(t.Context(), first); err != nil {
+		t.Errorf("what is held: %v", err)
+	}
+	if err := s.Release(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	for _, epoch := range []uint64{above, 3} {
+		if err := s.Above(t.Context(), "k", epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Above(t.Context(), "k", above+1); !errors.Is(err, lease.ErrClosedStore) {
+		t.Errorf("after Close: %v", err)
+	}
+	g, err := open(t, dir).Acquire(t.Context(), "k", "a", time.Hour)
+	if err != nil || g.Epoch <= above || g.Released {
+		t.Errorf("grant %+v, want an epoch above %d that nobody gave back: %v", g, above, err)
+	}
+}

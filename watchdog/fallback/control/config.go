@@ -90,6 +90,8 @@ type Seams struct {
 // Local are the leases of one machine.
 type Local interface {
 	lease.Store
+	// Above has the epochs of a key go on above one that another machine has used.
+	Above(ctx context.Context, key string, epoch uint64) error
 	Close() error
 }
 
@@ -191,7 +193,7 @@ func (c Config) needs(h fallback.Home) error {
 	if len(h.CoveredBy) > 0 && c.Peer == nil {
 		add("peers")
 	}
-	if h.DNS != nil && c.DNS == nil {
+	if (h.DNS != nil || len(h.Names) > 0) && c.DNS == nil {
 		add("a DNS updater")
 	}
 	if (h.DNS != nil || h.ID != c.ID) && len(c.Witnesses) < 2 {

@@ -72,7 +72,7 @@ func (c *Control) Start(ctx context.Context) error {
 		if c.local, err = c.cfg.Seams.Local(c.cfg.Dir, c.cfg.Log); err != nil {
 			return errors.Join(fmt.Errorf("starting fallback: %w", err), keep.Close())
 		}
-		c.store = &alone{c.local, c}
+		c.store = &alone{Local: c.local, c: c}
 	}
 	for _, name := range c.order {
 		if err := c.homes[name].restore(); err != nil {

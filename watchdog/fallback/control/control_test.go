@@ -240,6 +240,14 @@ func TestDiskFull(t *testing.T) {
 			}
 			return k, err
 		}
+		told := 0
+		cfg.Tell = func(r fallback.Record) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if r.Level == fallback.Alarm && r.Home == "a" && strings.Contains(r.Reason, "cannot be kept on disk") {
+				told++
+			}
+		}
 		c, err := control.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -250,6 +258,9 @@ func TestDiskFull(t *testing.T) {
 		defer c.Stop()
 		wait(5 * time.Minute)
 		w.mu.Lock()
+		if told != 1 {
+			t.Errorf("people were told %d times", told)
+		}
 		acquired := w.done["acquire"]
 		full = false
 		w.mu.Unlock()

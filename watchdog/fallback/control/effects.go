@@ -80,6 +80,7 @@ func (m *machine) do(ctx context.Context, a fallback.Action, kept error) {
 func (m *machine) perform(life, ctx context.Context, a fallback.Action, j, before *job) {
 	defer j.cancel()
 	d := fallback.Done{ID: j.id}
+	asked := moment{}
 	func() {
 		defer close(j.done)
 		if before != nil {
@@ -94,8 +95,16 @@ func (m *machine) perform(life, ctx context.Context, a fallback.Action, j, befor
 				d = fallback.Done{ID: j.id, Fault: fallback.Failed, Detail: fmt.Sprintf("it broke down: %v", p)}
 			}
 		}()
+		asked = moment{time.Now(), m.c.cfg.Seams.Clock()}
 		m.effect(ctx, a, &d)
 	}()
+	switch a.(type) {
+	case fallback.Acquire, fallback.Renew:
+		if d.Fault == "" {
+			m.send(life, timed{d, asked})
+			return
+		}
+	}
 	m.send(life, d)
 }
 
@@ -106,13 +115,13 @@ func (m *machine) effect(ctx context.Context, a fallback.Action, d *fallback.Don
 	case fallback.Acquire:
 		err = m.acquire(ctx, d)
 	case fallback.Renew:
-		err = m.renew(ctx, d)
+		err = m.c.store.Renew(ctx, m.granted())
 	case fallback.Release:
 		err = m.c.store.Release(ctx, m.granted())
 	case fallback.WriteSeat:
 		err = m.writeSeat(ctx, a.Seat)
 	case fallback.Start:
-		err = m.c.cfg.Workloads.Start(ctx, a.Item)
+		err = m.start(ctx, a.Item)
 	case fallback.Stop:
 		err = m.c.cfg.Workloads.Stop(ctx, a.Item)
 	case fallback.CheckAge:
@@ -152,8 +161,7 @@ func (m *machine) abroad(ctx context.Context, a fallback.Action, d *fallback.Don
 		d.Seen, d.Detail, err = prove(ctx, peer, m.home.ID, a)
 		return err
 	case fallback.Carry:
-		d.Detail, err = m.carry(ctx, a)
-		return err
+		return m.carry(ctx, a, d)
 	case fallback.Give:
 		return peer.StartItem(ctx, m.home.ID, a.Item, a.Epoch)
 	}
@@ -167,7 +175,6 @@ func (m *machine) granted() lease.Grant {
 }
 
 func (m *machine) acquire(ctx context.Context, d *fallback.Done) error {
-	asked := time.Now()
 	g, err := m.c.store.Acquire(ctx, key(m.home.ID), m.p.Self, m.p.TTL)
 	if err != nil {
 		if held, ok := errors.AsType[*lease.HeldError](err); ok {
@@ -189,16 +196,6 @@ func (m *machine) acquire(ctx context.Context, d *fallback.Done) error {
 	defer m.mu.Unlock()
 	m.grant, m.rev = g, v.Rev
 	d.Epoch, d.Seat, d.Released = g.Epoch, seat, g.Released
-	d.Until = asked.Add(m.p.TTL - m.p.TTL/drift)
-	return nil
-}
-
-func (m *machine) renew(ctx context.Context, d *fallback.Done) error {
-	asked := time.Now()
-	if err := m.c.store.Renew(ctx, m.granted()); err != nil {
-		return err
-	}
-	d.Until = asked.Add(m.p.TTL - m.p.TTL/drift)
 	return nil
 }
 
@@ -318,20 +315,22 @@ type Carrying struct {
 	Progress
 }
 
-func (m *machine) carry(ctx context.Context, a fallback.Carry) (string, error) {
+func (m *machine) carry(ctx context.Context, a fallback.Carry, d *fallback.Done) error {
 	defer m.progress.Store(nil)
 	done, err := m.c.cfg.Writeback.Carry(ctx, Carry{
 		Home: m.home.ID, Item: a.Item, Data: a.Data, To: m.home.ID, Since: a.Since, Bandwidth: a.Bandwidth, Epoch: a.Epoch,
 	}, func(p Progress) { m.progress.Store(&Carrying{a.Item, a.Data.Path, p}) })
 	if err != nil {
-		return "", err
+		return err
 	}
 	text := fmt.Sprintf("%d files, %d bytes in %s", done.Files, done.Bytes, done.Took.Round(time.Millisecond))
 	if n := len(done.Conflicts); n > 0 {
-		text += fmt.Sprintf("; %d conflicts, both kept: %s", n, strings.Join(done.Conflicts[:min(n, 10)], ", "))
+		d.Conflicts = done.Conflicts[:min(n, 10)]
+		text += fmt.Sprintf("; %d conflicts, both kept: %s", n, strings.Join(d.Conflicts, ", "))
 	}
 	if done.Undo != "" {
 		text += "; undo in " + done.Undo
 	}
-	return text, nil
+	d.Detail = text
+	return nil
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -46,6 +47,8 @@ type machine struct {
 	grant lease.Grant
 	rev   int64
 
+	reserved reserved
+
 	may      atomic.Pointer[right]
 	status   atomic.Pointer[fallback.State]
 	progress atomic.Pointer[Carrying]
@@ -62,6 +65,13 @@ type right struct {
 	epoch uint64
 	until time.Time
 	boot  time.Duration // until, by the clock that goes on in a suspended machine
+	ahead time.Duration // of the time of day before that clock: more later, and it may have stood still
+}
+
+// timed is the answer to a request for a lease, which lasts from when it was asked.
+type timed struct {
+	fallback.Done
+	asked moment
 }
 
 // command is a person's word, with the way back.
@@ -89,12 +99,26 @@ func (m *machine) restore() error {
 	if err != nil {
 		return err
 	}
+	m.orphans(d.State)
 	boot := m.c.cfg.Seams.Boot()
 	m.state = fallback.Restore(m.p, d.State, fallback.Boot{At: time.Now(), Same: boot != "" && boot == d.Boot})
 	m.kept, m.unkept = fallback.State{}, false
 	m.jobs, m.awaits = map[string]*job{}, nil
 	m.publish()
 	return nil
+}
+
+// orphans tells of items that ran here, and are in the config no more: nobody stops them.
+func (m *machine) orphans(s fallback.State) {
+	for _, name := range slices.Sorted(maps.Keys(s.Items)) {
+		if _, _, known := m.home.Item(name); known || s.Items[name].Seen != RunningWell {
+			continue
+		}
+		m.tell(fallback.Record{
+			At: time.Now(), Home: m.home.ID, From: s.Stage, To: s.Stage, Level: fallback.Warn,
+			Reason: name + " ran here, and the config does not name it any more: it is left as it is, stop it yourself",
+		})
+	}
 }
 
 func (m *machine) begin(ctx context.Context) {
@@ -125,6 +149,9 @@ func (m *machine) run(ctx context.Context) {
 			ev = fallback.Tick{}
 		}
 		m.stood(ctx)
+		if a, ok := ev.(timed); ok {
+			ev = m.lasts(a)
+		}
 		m.step(ctx, ev)
 		if done != nil {
 			close(done)
@@ -154,9 +181,22 @@ func (m *machine) stood(ctx context.Context) {
 	went := now.mono.Sub(m.last.mono)
 	boot, wall := now.clock.Boot-m.last.clock.Boot, now.clock.Wall-m.last.clock.Wall
 	m.last = now
-	if slept := max(boot, wall) - went; slept > leap {
+	switch slept := boot - went; {
+	case slept > leap:
 		m.step(ctx, fallback.Slept{For: slept})
+	case wall-max(boot, went) > leap:
+		m.step(ctx, fallback.Slept{For: wall - max(boot, went), Doubt: true})
+		m.nudged()
 	}
+}
+
+// lasts says until when a lease lasts, by the clocks of now: it counts from before it was
+// asked for, also what this machine has slept since.
+func (m *machine) lasts(a timed) fallback.Done {
+	now := moment{time.Now(), m.c.cfg.Seams.Clock()}
+	went := max(now.mono.Sub(a.asked.mono), now.clock.Boot-a.asked.clock.Boot)
+	a.Until = now.mono.Add(m.p.TTL - m.p.TTL/drift - went)
+	return a.Done
 }
 
 // step applies one event and does what comes of it.
@@ -192,13 +232,15 @@ func (m *machine) allow(now time.Time) {
 		m.may.Store(nil)
 		return
 	}
-	m.may.Store(&right{epoch, until, m.c.cfg.Seams.Clock().Boot + until.Sub(now)})
+	clock := m.c.cfg.Seams.Clock()
+	m.may.Store(&right{epoch, until, clock.Boot + until.Sub(now), clock.Wall - clock.Boot})
 }
 
 // mayWrite is asked right before each write to the DNS provider.
 func (m *machine) mayWrite() (uint64, bool) {
 	r := m.may.Load()
-	if r == nil || !time.Now().Before(r.until) || m.c.cfg.Seams.Clock().Boot >= r.boot {
+	clock := m.c.cfg.Seams.Clock()
+	if r == nil || !time.Now().Before(r.until) || clock.Boot >= r.boot || clock.Wall-clock.Boot-r.ahead > leap {
 		return 0, false
 	}
 	return r.epoch, true
@@ -217,6 +259,10 @@ func (m *machine) keep() error {
 	if err != nil {
 		if !m.unkept {
 			m.log.Error("cannot keep what was decided: nothing new is begun until that works", "error", err)
+			m.c.cfg.Tell(fallback.Record{
+				At: time.Now(), Home: m.home.ID, From: m.state.Stage, To: m.state.Stage, Level: fallback.Alarm,
+				Reason: "what is decided cannot be kept on disk, nothing new is begun until it can: " + err.Error(),
+			})
 		}
 		m.unkept = true
 		return err

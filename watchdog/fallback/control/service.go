@@ -135,6 +135,9 @@ func (c *Control) StopItem(ctx context.Context, from, home, name string, epoch u
 	if err != nil {
 		return err
 	}
+	if m.status.Load().Wants(name) {
+		return refuse("it is this home's to run")
+	}
 	m.nudged()
 	m.send(ctx, fallback.Items{Began: time.Now(), Seen: map[string]Running{name: RunningIll}})
 	return m.wait(ctx, func(s fallback.State) (bool, error) {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,11 @@ import (
 // alone makes of this machine's own lease, and of what other homes say of theirs, a
 // store for those who have none that all homes share. It cannot keep two homes from
 // acting when they cannot hear each other: that is why a person is asked.
+//
+// If two hold the same lease and hear each other again, the one that took it first has
+// lost it: a person has said go to the other one.
 type alone struct {
-	lease.Store
+	Local
 	c *Control
 }
 
@@ -24,15 +28,23 @@ var errSilent = errors.New("not every home that could cover this one answers")
 
 // Read returns the newest of what is known here and what the others say.
 func (a *alone) Read(ctx context.Context, key string) (lease.Value, error) {
-	v, err := a.Store.Read(ctx, key)
+	v, err := a.Local.Read(ctx, key)
 	if err != nil {
 		return v, err
 	}
-	home := strings.TrimPrefix(key, "fallback/")
-	if home == a.c.cfg.ID {
-		return a.own(v, home)
+	home, self := strings.TrimPrefix(key, "fallback/"), a.c.cfg.ID
+	held := v.Holder == self
+	if home == self {
+		v, err = a.own(v, home)
+	} else {
+		v = a.others(v, home)
 	}
-	return a.others(v, home), nil
+	if held && v.Holder != self { // it is lost, also when the other one is not heard any more
+		if failed := a.Release(ctx, a.c.homes[home].granted()); !errors.Is(failed, lease.ErrLost) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return v, err
 }
 
 // own is the key of this home: those that cover it are asked.
@@ -55,13 +67,10 @@ func (a *alone) own(v lease.Value, home string) (lease.Value, error) {
 
 // others is the key of a home that this one covers.
 func (a *alone) others(v lease.Value, home string) lease.Value {
-	if v.Holder != "" {
-		return v
-	}
 	for _, other := range append([]string{home}, a.coverers(home)...) {
 		if st, ok := a.c.peers.last(other, a.fresh()); ok && other != a.c.cfg.ID {
 			v = newer(v, st, home, other)
-		} else if st, known := a.c.peers.last(other, forever); known && other == home && !ok {
+		} else if st, known := a.c.peers.last(other, forever); known && other == home && !ok && v.Holder == "" {
 			st.Holds = nil // it is not heard any more: what it served is what there is to cover
 			v = newer(v, st, home, other)
 		}
@@ -75,11 +84,14 @@ const forever = 1<<63 - 1
 func newer(v lease.Value, st PeerStatus, home, other string) lease.Value {
 	epoch, holds := st.Holds[home]
 	seat, ok := st.Seats[home]
-	if holds && v.Holder == "" {
+	// Two that took it by the same epoch: one of them has it, and both say which.
+	holds = holds && (v.Holder == "" || cmp.Or(cmp.Compare(epoch, v.Epoch), cmp.Compare(v.Holder, other)) > 0)
+	if holds {
 		v.Holder, v.Epoch = other, max(v.Epoch, epoch)
 	}
 	mine, err := parseSeat(v.Data, home)
-	if !ok || seat.Phase == "" || err == nil && mine.Phase != "" && !seat.Since.After(mine.Since) && !holds {
+	later := cmp.Or(cmp.Compare(seat.Epoch, mine.Epoch), seat.Since.Compare(mine.Since)) > 0
+	if !ok || seat.Phase == "" || err == nil && mine.Phase != "" && !later && !holds {
 		return v
 	}
 	if data, err := json.Marshal(seat); err == nil {
@@ -100,11 +112,15 @@ func (a *alone) coverers(home string) []string {
 	return nil
 }
 
-// Acquire takes this machine's own lease, unless another home says that it has it.
+// Acquire takes this machine's own lease, unless another home says that it has it. Its
+// epoch is higher than all that were heard of.
 func (a *alone) Acquire(ctx context.Context, key, holder string, ttl time.Duration) (lease.Grant, error) {
 	v, err := a.Read(ctx, key)
 	if err == nil && v.Holder != "" && v.Holder != holder {
 		return lease.Grant{}, fmt.Errorf("could not take the lease: %w", &lease.HeldError{By: v.Holder})
 	}
-	return a.Store.Acquire(ctx, key, holder, ttl)
+	if err := a.Above(ctx, key, v.Epoch); err != nil {
+		return lease.Grant{}, err
+	}
+	return a.Local.Acquire(ctx, key, holder, ttl)
 }

@@ -416,7 +416,7 @@ func (l *line) Stop(ctx context.Context, item fallback.Item) error {
 }
 
 func (l *line) Look(ctx context.Context, item fallback.Item) (control.Seen, error) {
-	if err := l.enter(ctx, "look", false); err != nil {
+	if err := l.enter(ctx, "look", true); err != nil { // Docker is being restarted
 		return control.Seen{}, err
 	}
 	defer l.w.mu.Unlock()
@@ -431,6 +431,9 @@ func (l *line) Age(context.Context, fallback.Data) (time.Duration, error) { retu
 func (l *line) Carry(ctx context.Context, c control.Carry, progress func(control.Progress)) (control.Carried, error) {
 	if err := l.enter(ctx, "carry", true); err != nil {
 		return control.Carried{}, err
+	}
+	if c.Since.IsZero() || c.Epoch == 0 {
+		l.w.fault("%s carries %s since %s by epoch %d", l.s.name, c.Item, c.Since, c.Epoch)
 	}
 	to := l.w.sites[c.To]
 	linked := l.w.linked(l.s.name, c.To)
@@ -505,6 +508,14 @@ type own struct{ l *line }
 
 func (o *own) key(k string) string { return o.l.s.name + " " + k }
 func (o *own) Close() error        { return nil }
+func (o *own) Above(_ context.Context, key string, epoch uint64) error {
+	o.l.w.mu.Lock()
+	defer o.l.w.mu.Unlock()
+	h := o.l.w.at(o.key(key))
+	h.Epoch = max(h.Epoch, epoch)
+	return nil
+}
+
 func (o *own) Acquire(ctx context.Context, key, holder string, ttl time.Duration) (lease.Grant, error) {
 	return o.l.Acquire(ctx, o.key(key), holder, ttl)
 }

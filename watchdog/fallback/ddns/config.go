@@ -53,6 +53,8 @@ type Config struct {
 	Look func(context.Context) origin.Observation
 	// Visible looks what name servers serve. Default: [visible.Check].
 	Visible func(context.Context, visible.Config, []visible.Want) (visible.Report, error)
+	// Lookup asks resolvers for addresses. Default: that of Resolvers.
+	Lookup func(ctx context.Context, name string, family resolve.Family) (resolve.Found, error)
 }
 
 // Zone is a zone at the provider.
@@ -92,6 +94,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Visible == nil {
 		c.Visible = visible.Check
+	}
+	if c.Lookup == nil {
+		c.Lookup = cmp.Or(c.Resolvers, new(resolve.Set)).Lookup
 	}
 	return c
 }

@@ -26,10 +26,13 @@ const glance = 10 * time.Second
 // Verify returns nil when the domain leads to this home, whoever writes its records:
 // when the zone's name servers, and at least one resolver, say so for all names. Of
 // proxied names the provider answers with addresses of its own: there its API is asked
-// what they hold. It waits until ctx ends, or VerifyWithin; the error then says who
-// says what.
+// what they hold. Of a home whose updater is an item, only resolvers are asked for its
+// Names. It waits until ctx ends, or VerifyWithin; the error then says who says what.
 func (d *DNS) Verify(ctx context.Context, home fallback.Home) error {
-	if err := d.Check(home); err != nil {
+	look := d.verify
+	if home.DNS == nil && len(home.Names) > 0 {
+		look = d.verifyNames
+	} else if err := d.Check(home); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.VerifyWithin)
@@ -37,10 +40,7 @@ func (d *DNS) Verify(ctx context.Context, home fallback.Home) error {
 	var last error
 	for n := 0; ; n++ {
 		d.addrs.find(ctx, d.cfg.Every)
-		w, err := d.addrs.of(home, d.cfg.ID)
-		if err == nil {
-			err = d.verify(ctx, home, w)
-		}
+		err := look(ctx, home)
 		if err == nil {
 			return nil
 		}
@@ -53,7 +53,11 @@ func (d *DNS) Verify(ctx context.Context, home fallback.Home) error {
 	}
 }
 
-func (d *DNS) verify(ctx context.Context, home fallback.Home, w want) error {
+func (d *DNS) verify(ctx context.Context, home fallback.Home) error {
+	w, err := d.addrs.of(home, d.cfg.ID)
+	if err != nil {
+		return err
+	}
 	zone, err := d.zone(ctx, home.DNS.Zone)
 	if err != nil {
 		return err

@@ -340,6 +340,18 @@ func TestBrokenOff(t *testing.T) {
 		"rsync here dies":   func(r *rig, _ context.CancelFunc) { r.kill(r.client.Rsync) },
 		"rsync there dies":  func(r *rig, _ context.CancelFunc) { r.kill(r.server.Rsync) },
 		"the stream breaks": func(r *rig, _ context.CancelFunc) { r.cut() },
+		"it is started there by somebody": func(r *rig, _ context.CancelFunc) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.deny = errors.New("it runs")
+		},
+		"it is to run there": func(r *rig, _ context.CancelFunc) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, stop := range r.reserved {
+				stop()
+			}
+		},
 	}
 	for name, interrupt := range breaks {
 		t.Run(name, func(t *testing.T) {
@@ -349,6 +361,7 @@ func TestBrokenOff(t *testing.T) {
 			plant(t, r.here, tree{"a": {"first", 4}, "big": {text, 5}, "z": {"last", 6}})
 			plant(t, r.there, tree{"a": {"old a", -5}, "big": {"old", -5}, "z": {"old z", -5}})
 			r.client.Rsync, r.server.Rsync = r.script("here"), r.script("there")
+			r.server.Again, r.server.Reserve = 10*time.Millisecond, r.reserve
 			r.carry.Bandwidth = 1 << 20
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -376,6 +389,12 @@ func TestBrokenOff(t *testing.T) {
 				}
 			}
 
+			r.mu.Lock()
+			r.deny = nil
+			if len(r.reserved) > 0 {
+				t.Errorf("%d streams are over, and not released", len(r.reserved))
+			}
+			r.mu.Unlock()
 			r.carry.Bandwidth = 0
 			done := r.must()
 			if done.Bytes > size*7/8 {

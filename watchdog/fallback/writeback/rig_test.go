@@ -46,14 +46,16 @@ type rig struct {
 	client      writeback.Config
 	carry       control.Carry
 
-	mu      sync.Mutex
-	helloed []writeback.Hello
-	deny    error
-	open    []net.Conn
-	wg      sync.WaitGroup
-	served  []error
-	once    sync.Once
-	only    *writeback.Server
+	mu       sync.Mutex
+	streams  int
+	reserved map[int]context.CancelFunc // streams that are served
+	helloed  []writeback.Hello
+	deny     error
+	open     []net.Conn
+	wg       sync.WaitGroup
+	served   []error
+	once     sync.Once
+	only     *writeback.Server
 }
 
 func newRig(t testing.TB) *rig {
@@ -87,6 +89,25 @@ func (r *rig) allow(_ context.Context, from string, h writeback.Hello) error {
 		return errors.New("who are you?")
 	}
 	return r.deny
+}
+
+// reserve is what keeps the item from being started.
+func (r *rig) reserve(ctx context.Context, _ string, _ writeback.Hello) (context.Context, func(), error) {
+	ctx, stop := context.WithCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.streams++
+	n := r.streams
+	if r.reserved == nil {
+		r.reserved = map[int]context.CancelFunc{}
+	}
+	r.reserved[n] = stop
+	return ctx, func() {
+		stop()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.reserved, n)
+	}, nil
 }
 
 func (r *rig) homes() []fallback.Home {

@@ -27,6 +27,13 @@ type ServerConfig struct {
 	// stopped here, and the epoch no older than one that is known. It is asked for each
 	// stream, and with this home's own name before [Server.Restore].
 	Allow func(ctx context.Context, from string, h Hello) error
+	// Again is how often Allow is asked again while data is written: two refusals in a row
+	// cut it off. Default: 5s.
+	Again time.Duration
+	// Reserve keeps the item from being started here while a stream of another home is
+	// served. Its context ends if the item is to run all the same; release is called when
+	// nothing is written any more. Nil: a start is noticed by Allow only.
+	Reserve func(ctx context.Context, from string, h Hello) (context.Context, func(), error)
 	// Rsync is the program. Default: rsync, as the PATH finds it.
 	Rsync string
 	// Undo is a directory for what writebacks replace. Default: .edgeward-undo beside
@@ -58,6 +65,8 @@ type writing struct {
 // maxSkew is by how much two clocks may differ. What is newer is said by both.
 const maxSkew = time.Minute
 
+var errNotAllowed = errors.New("the item is not proven stopped any more")
+
 var errNewer = errors.New("another writeback to the same place has begun")
 
 // NewServer makes a Server. It touches nothing.
@@ -72,6 +81,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	cfg.Rsync = cmp.Or(cfg.Rsync, defaultRsync)
 	cfg.Keep = cmp.Or(max(cfg.Keep, 0), 5)
+	cfg.Again = cmp.Or(max(cfg.Again, 0), 5*time.Second)
 	if cfg.Free == nil {
 		cfg.Free = free
 	}
@@ -83,13 +93,22 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 // conn. from is the home that the stream is proven to come from.
 func (s *Server) Serve(ctx context.Context, from string, conn net.Conn) error {
 	defer hangUp(conn, linger)
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	over := context.AfterFunc(ctx, func() { conn.Close() })
+	defer over()
 	var h Hello
 	if err := readFrame(conn, &h); err != nil {
 		return err
 	}
-	t, err := s.admit(ctx, from, h)
+	ctx, release, err := s.reserve(ctx, from, h)
+	if err == nil {
+		defer release()
+		cut := context.AfterFunc(ctx, func() { conn.Close() })
+		defer cut()
+	}
+	var t *target
+	if err == nil {
+		t, err = s.admit(ctx, from, h)
+	}
 	if err != nil {
 		s.cfg.Log.Warn("a writeback is refused", "from", from, "home", h.Home, "item", h.Item, "error", err)
 		return errors.Join(err, writeFrame(conn, reply{Error: err.Error()}))
@@ -105,11 +124,19 @@ func (s *Server) Serve(ctx context.Context, from string, conn net.Conn) error {
 	if err := writeFrame(conn, reply{Place: &p}); err != nil {
 		return err
 	}
-	return s.answer(ctx, conn, t)
+	return s.answer(ctx, conn, t, func(ctx context.Context) error { return s.cfg.Allow(ctx, from, h) })
+}
+
+// reserve keeps the item from being started, if it is known how.
+func (s *Server) reserve(ctx context.Context, from string, h Hello) (context.Context, func(), error) {
+	if s.cfg.Reserve == nil {
+		return ctx, func() {}, nil
+	}
+	return s.cfg.Reserve(ctx, from, h)
 }
 
 // answer answers questions until there are no more, or one takes the stream over.
-func (s *Server) answer(ctx context.Context, conn net.Conn, t *target) error {
+func (s *Server) answer(ctx context.Context, conn net.Conn, t *target, allow func(context.Context) error) error {
 	for {
 		var q question
 		if err := readFrame(conn, &q); errors.Is(err, io.EOF) {
@@ -118,7 +145,7 @@ func (s *Server) answer(ctx context.Context, conn net.Conn, t *target) error {
 			return err
 		}
 		if q.Run != nil {
-			return s.launch(ctx, conn, t, *q.Run)
+			return s.launch(ctx, conn, t, *q.Run, allow)
 		}
 		r, err := t.do(q)
 		if err == nil && q.End {
@@ -170,13 +197,16 @@ func (s *Server) find(h Hello) (fallback.Data, error) {
 
 // launch runs rsync on the stream. One that writes ends what wrote to the same place
 // before: that is left over from a stream that broke.
-func (s *Server) launch(ctx context.Context, conn net.Conn, t *target, l launch) error {
+func (s *Server) launch(ctx context.Context, conn net.Conn, t *target, l launch, allow func(context.Context) error) error {
 	args, err := serverArgs(l, t.undo.files())
 	if err == nil && (l.Step == carrying || l.Step == placing) {
 		var end func()
 		ctx, end, err = s.alone(ctx, t.dir)
 		if err == nil {
 			defer end()
+			var unwatch func()
+			ctx, unwatch = s.watched(ctx, conn, allow)
+			defer unwatch()
 			err = errors.Join(t.undo.begin(), t.temp())
 			defer t.root.RemoveAll(tempDir)
 		}
@@ -204,6 +234,46 @@ func (s *Server) launch(ctx context.Context, conn net.Conn, t *target, l launch)
 		return fmt.Errorf("running rsync for a writeback (%s): %w: %s", l.Step, err, said.String())
 	}
 	return nil
+}
+
+// watched returns a context that ends when what is written must not be written any more:
+// whoever wants the item to run did not ask us.
+func (s *Server) watched(ctx context.Context, conn net.Conn, allow func(context.Context) error) (context.Context, func()) {
+	ctx, stop := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for refused := 0; refused < 2; {
+			if !pause(ctx, s.cfg.Again) {
+				return
+			}
+			limited, cancel := context.WithTimeout(ctx, s.cfg.Again+time.Second)
+			err := allow(limited)
+			cancel()
+			if refused++; err == nil {
+				refused = 0
+			} else if ctx.Err() == nil {
+				s.cfg.Log.Warn("what is being written may not be any more", "error", err)
+			}
+		}
+		stop(errNotAllowed)
+		_ = conn.Close()
+	})
+	return ctx, func() {
+		stop(nil)
+		wg.Wait()
+	}
+}
+
+// pause returns false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // pipe runs a command on a stream. The end of the stream is the end of its input, and
