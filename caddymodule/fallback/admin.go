@@ -36,6 +36,8 @@ func init() {
 //	GET  /fallback/watch                      what happens, as server-sent events; ?home=
 //	GET  /fallback/undo                       what writebacks have replaced here
 //	POST /fallback/undo/<id>                  put it back
+//	GET  /fallback/drill                      the drills there were, and the one under way
+//	POST /fallback/drill                      drill, and say how it goes; ?home=&real=&confirm=
 //	POST /fallback/notify/test                send a test message to every channel
 //	POST /fallback/peer/<action>              what another home asks by ssh; ?from=
 //
@@ -69,12 +71,13 @@ func (Admin) Routes() []caddy.AdminRoute {
 		{"/fallback/undo/{id}", http.MethodPost, restore},
 		{"/fallback/notify/test", http.MethodPost, testNotice},
 	}
-	list := make([]caddy.AdminRoute, 0, len(routes)+2)
+	list := make([]caddy.AdminRoute, 0, len(routes)+3)
 	for _, route := range routes {
 		list = append(list, caddy.AdminRoute{Pattern: route.pattern, Handler: adminHandler(route.method, route.serve)})
 	}
 	return append(
 		list,
+		caddy.AdminRoute{Pattern: "/fallback/drill", Handler: caddy.AdminHandlerFunc(drills)},
 		caddy.AdminRoute{Pattern: "/fallback/watch", Handler: raw(http.MethodGet, watch)},
 		caddy.AdminRoute{Pattern: "/fallback/peer/{action}", Handler: raw(http.MethodPost, answerPeer)},
 	)

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/edgeward/edgeward/watchdog/fallback"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
 )
@@ -38,6 +36,11 @@ func TestAdminErrors(t *testing.T) {
 		{http.MethodGet, "/fallback/history?home=shed", 404, "home_unknown", `home "shed"`},
 		{http.MethodGet, "/fallback/watch?home=shed", 404, "home_unknown", `home "shed"`},
 		{http.MethodPost, "/fallback/undo/x", 404, "undo_unknown", `there is no undo copy "x"`},
+		{http.MethodDelete, "/fallback/drill", 405, "method_not_allowed", "want GET or POST"},
+		{http.MethodPost, "/fallback/drill", 404, "home_unknown", `home ""`},
+		{http.MethodPost, "/fallback/drill?home=cellar", 404, "home_unknown", `home "cellar"`},
+		{http.MethodPost, "/fallback/drill?home=attic&real=maybe", 400, "bad_request", `real="maybe": want true or false`},
+		{http.MethodPost, "/fallback/drill?home=attic", 409, "refused", "there is no cluster: a drill rehearses how homes agree"},
 		{http.MethodPost, "/fallback/notify/test", 409, "no_channel", "there is no channel: set notify"},
 		{http.MethodPost, "/fallback/peer/status", 400, "bad_request", `from="": want another home`},
 		{http.MethodPost, "/fallback/peer/status?from=cellar", 400, "bad_request", `from="cellar": want another home`},
@@ -121,10 +124,13 @@ func TestWatch(t *testing.T) {
 	if !strings.HasPrefix(lines.Text(), "data: {") {
 		t.Errorf("the hold was not heard: %q", lines.Text())
 	}
-	if err := caddy.Stop(); err != nil {
+	if err := load(r.caddyfile(settings{app: "down 5"})); err != nil {
 		t.Fatal(err)
 	}
 	for lines.Scan() {
+	}
+	if err := lines.Err(); err != nil { // the client's patience was at its end, say
+		t.Errorf("the config is replaced, and the stream goes on: %v", err)
 	}
 }
 
@@ -170,7 +176,7 @@ func TestNotices(t *testing.T) {
 		}
 		return seen(t, "attic").Stage == fallback.Fallback
 	})
-	h.heard(t, "this is a test message", "attic: moved from attic to cellar")
+	h.heard(t, "this is a test message", "attic: covered by cellar: ")
 }
 
 // heard waits until people have heard all of these.

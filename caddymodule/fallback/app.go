@@ -10,6 +10,8 @@ import (
 	"log/slog"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/edgeward/edgeward/caddymodule/settings"
 )
 
 func init() {
@@ -69,6 +71,12 @@ type App struct {
 	Notify []*Notify `json:"notify,omitempty"`
 	// How often an open incident is repeated. Default: 4h. Negative: never.
 	Remind caddy.Duration `json:"remind,omitempty"`
+	// How old the last good drill of a home may be that this one covers, until people are
+	// told. Default: 35d. Negative: any age.
+	DrillDue caddy.Duration `json:"drill_due,omitempty"`
+	// When a real drill may begin, by the clock of this machine: times, and perhaps days,
+	// like "02:00-05:00 sat sun". Default: never; a rehearsal always may.
+	DrillWindow string `json:"drill_window,omitempty"`
 	Policy
 	// The homes.
 	Homes []*Home `json:"homes,omitempty"`
@@ -87,7 +95,7 @@ func (App) CaddyModule() caddy.ModuleInfo {
 // Provision reads the config. It opens nothing and dials nobody.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.log = ctx.Slogger()
-	made, notices, err := a.build(thisMachine)
+	made, notices, err := a.build(settings.ThisMachine)
 	for _, n := range notices {
 		a.log.Warn(n)
 	}

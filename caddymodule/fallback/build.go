@@ -9,14 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/edgeward/edgeward/caddymodule/settings"
 	"github.com/edgeward/edgeward/internal/notify"
 	"github.com/edgeward/edgeward/internal/secret"
 	"github.com/edgeward/edgeward/watchdog/cloudflare"
@@ -54,6 +53,8 @@ type setup struct {
 	resolvers *resolve.Set
 	channels  []notify.Config
 	remind    time.Duration
+	drillDue  time.Duration
+	window    *window // nil: there is no real drill
 }
 
 // zone is a zone at the provider.
@@ -64,30 +65,36 @@ type zone struct {
 }
 
 // build turns the settings into a setup, and checks it. Notices are for the log.
-func (a *App) build(w world) (s *setup, notices []string, err error) {
-	r := &reader{world: w}
+func (a *App) build(w settings.World) (s *setup, notices []string, err error) {
+	r := settings.New(w)
 	s = a.read(r)
 	s.print = a.print(r)
-	if len(r.errs) > 0 || r.later {
-		return nil, r.notices, errors.Join(r.errs...)
+	if r.Err() != nil || r.Later() {
+		return nil, r.Notices(), r.Err()
 	}
-	return s, r.notices, s.validate()
+	return s, r.Notices(), s.validate()
 }
 
-func (a *App) print(r *reader) string {
+func (a *App) print(r *settings.Reader) string {
 	text, _ := json.Marshal(a) // it was JSON
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q", text, r.seen)
+	fmt.Fprintf(sum, "%q %q", text, r.Seen())
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func (a *App) read(r *reader) *setup {
+func (a *App) read(r *settings.Reader) *setup {
 	s := &setup{
-		id: r.text("id", a.ID), dir: a.dir(r), single: a.Single, policy: a.Policy.read(r), rsync: r.text("rsync", a.Rsync),
-		api: a.api(r), adopt: a.Adopt, ttl: a.ttl(r), remind: time.Duration(a.Remind), at: map[string]string{}, ssh: map[string]string{},
+		id: r.Text("id", a.ID), dir: r.StateDir(a.StateDir, "edge_fallback"), single: a.Single, policy: a.Policy.read(r), rsync: r.Text("rsync", a.Rsync),
+		api: r.API(a.API), adopt: a.Adopt, ttl: a.ttl(r), remind: time.Duration(a.Remind), drillDue: time.Duration(a.DrillDue), at: map[string]string{}, ssh: map[string]string{},
 	}
 	s.policy.Single = a.Single
-	roots := a.roots(r)
+	if text := r.Text("drill_window", a.DrillWindow); text != "" {
+		var err error
+		if s.window, err = parseWindow(text); err != nil {
+			r.Fail("drill_window", err)
+		}
+	}
+	roots := r.Roots(a.RootsFile)
 	s.resolvers = a.resolvers(r, roots)
 	a.readPeer(r, s)
 	a.readDocker(r, s)
@@ -96,25 +103,25 @@ func (a *App) read(r *reader) *setup {
 	a.readWitness(r, s, roots)
 	for i, h := range a.Homes {
 		if h == nil {
-			r.failf(h.label(i), "it is empty")
+			r.Failf(h.label(i), "it is empty")
 			continue
 		}
-		r.in(h.label(i), func() { a.readHome(r, s, h) })
+		r.In(h.label(i), func() { a.readHome(r, s, h) })
 	}
 	a.readNotify(r, s)
 	return s
 }
 
-func (a *App) readHome(r *reader, s *setup, h *Home) {
+func (a *App) readHome(r *settings.Reader, s *setup, h *Home) {
 	made := h.read(r)
 	s.at[made.ID] = h.at
 	if made.ID == s.id {
 		for _, m := range h.Mounts {
-			s.mounts = append(s.mounts, r.path("mount", m))
+			s.mounts = append(s.mounts, r.Path("mount", m))
 		}
 	}
 	if h.SSH != "" {
-		s.ssh[made.ID] = r.text("ssh", h.SSH)
+		s.ssh[made.ID] = r.Text("ssh", h.SSH)
 	}
 	if made.DNS != nil && made.DNS.Zone == "" {
 		made.DNS.Zone = s.zoneOf(made.DNS.Names)
@@ -136,96 +143,38 @@ func (s *setup) zoneOf(names []string) (best string) {
 	return best
 }
 
-// dir is where the state is kept, in one spelling.
-func (a *App) dir(r *reader) string {
-	dir := cmp.Or(r.text("state_dir", a.StateDir), filepath.Join(caddy.AppDataDir(), "edge_fallback"))
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		r.fail("state_dir", err)
-	}
-	return dir
-}
-
-func (a *App) ttl(r *reader) int {
+func (a *App) ttl(r *settings.Reader) int {
 	if a.TTL != 0 && (a.TTL < 60 || a.TTL > 86400) {
-		r.failf("ttl", "%d: want 60 to 86400 seconds", a.TTL)
+		r.Failf("ttl", "%d: want 60 to 86400 seconds", a.TTL)
 	}
 	return a.TTL
 }
 
-// roots are the system's authorities and those of a file. Nil: the system's alone.
-func (a *App) roots(r *reader) *x509.CertPool {
-	path := r.text("roots", a.RootsFile)
-	if path == "" {
-		return nil
-	}
-	data, err := r.file(path)
-	if err != nil {
-		r.fail("roots", err)
-		return nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool() // a machine without authorities has a private one all the same
-	}
-	r.seen = append(r.seen, string(data))
-	if !pool.AppendCertsFromPEM(data) {
-		r.failf("roots", "%s holds no certificate in PEM form", path)
-	}
-	return pool
-}
-
-func (a *App) api(r *reader) string {
-	base := r.text("api", a.API)
-	if base == "" {
-		return ""
-	}
-	u, err := url.Parse(base)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil:
-		r.failf("api", "%q: want a base URL like https://api.example.com/client/v4", base)
-	case u.Scheme == "http" && !loopback(u.Hostname()):
-		r.failf("api", "%q: want https, for the token goes there", base)
-	}
-	return base
-}
-
-func loopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
-}
-
-func (a *App) resolvers(r *reader, roots *x509.CertPool) *resolve.Set {
-	set := &resolve.Set{Timeout: r.duration("resolver_timeout", a.ResolverTimeout)}
+func (a *App) resolvers(r *settings.Reader, roots *x509.CertPool) *resolve.Set {
+	set := &resolve.Set{Timeout: r.Duration("resolver_timeout", a.ResolverTimeout)}
 	for i, s := range a.Resolvers {
-		r.in(fmt.Sprintf("resolvers[%d]", i), func() {
+		r.In(fmt.Sprintf("resolvers[%d]", i), func() {
 			if s == nil {
-				r.failf("resolver", "it is empty")
+				r.Failf("resolver", "it is empty")
 				return
 			}
-			made := &resolve.Resolver{
-				URL: r.need("url", s.URL), Addr: r.addrPort("address", s.Address), Roots: roots, AllowAnyAddress: s.AnyAddress,
-			}
-			set.Resolvers = append(set.Resolvers, made)
-			if err := made.Validate(); err != nil && made.URL != "" && made.Addr.IsValid() {
-				r.fail("resolver", err)
-			}
+			set.Resolvers = append(set.Resolvers, r.Resolver(s.URL, s.Address, s.AnyAddress, roots))
 		})
 	}
 	return set
 }
 
-func (p *Policy) read(r *reader) fallback.Policy {
+func (p *Policy) read(r *settings.Reader) fallback.Policy {
 	made := fallback.Policy{
-		Interval: r.duration("interval", p.Interval), Down: r.number("down", p.Down), Strikes: r.number("strikes", p.Strikes),
-		CoverUnhealthy: p.CoverUnhealthy, Unhealthy: r.number("unhealthy", p.Unhealthy),
-		TTL: r.duration("lease ttl", p.Lease.TTL), Fence: r.duration("lease fence", p.Lease.Fence), Settle: r.duration("lease settle", p.Lease.Settle),
-		Stagger: r.duration("stagger", p.Stagger), Grace: r.duration("grace", p.Grace), Reclaim: r.duration("reclaim_after", p.ReclaimAfter),
-		Tries: r.number("tries", p.Tries), Retry: r.duration("retry", p.Retry), RetryMost: r.duration("retry", p.RetryMost),
-		Pause: r.duration("pause", p.Pause), Limit: r.duration("limit", p.Limit), CarryLimit: r.duration("carry_limit", p.CarryLimit),
+		Interval: r.Duration("interval", p.Interval), Down: r.Number("down", p.Down), Strikes: r.Number("strikes", p.Strikes),
+		CoverUnhealthy: p.CoverUnhealthy, Unhealthy: r.Number("unhealthy", p.Unhealthy),
+		TTL: r.Duration("lease ttl", p.Lease.TTL), Fence: r.Duration("lease fence", p.Lease.Fence), Settle: r.Duration("lease settle", p.Lease.Settle),
+		Stagger: r.Duration("stagger", p.Stagger), Grace: r.Duration("grace", p.Grace), Reclaim: r.Duration("reclaim_after", p.ReclaimAfter),
+		Tries: r.Number("tries", p.Tries), Retry: r.Duration("retry", p.Retry), RetryMost: r.Duration("retry", p.RetryMost),
+		Pause: r.Duration("pause", p.Pause), Limit: r.Duration("limit", p.Limit), CarryLimit: r.Duration("carry_limit", p.CarryLimit),
 	}
 	if made.Interval != 0 && made.Interval < time.Second/10 {
-		r.failf("interval", "%s: want at least 100ms", made.Interval)
+		r.Failf("interval", "%s: want at least 100ms", made.Interval)
 	}
 	return made
 }
@@ -233,22 +182,22 @@ func (p *Policy) read(r *reader) fallback.Policy {
 // defaultListen is where homes are answered.
 const defaultListen = ":7443"
 
-func (a *App) readPeer(r *reader, s *setup) {
+func (a *App) readPeer(r *settings.Reader, s *setup) {
 	if a.Peer == nil {
 		s.peer.Listen = defaultListen
 		return
 	}
-	r.in("peer", func() {
+	r.In("peer", func() {
 		s.peer = Peer{
-			Listen: cmp.Or(r.text("listen", a.Peer.Listen), defaultListen),
-			Cert:   r.path("cert", a.Peer.Cert), Key: r.path("key", a.Peer.Key), CA: r.path("ca", a.Peer.CA),
+			Listen: cmp.Or(r.Text("listen", a.Peer.Listen), defaultListen),
+			Cert:   r.Path("cert", a.Peer.Cert), Key: r.Path("key", a.Peer.Key), CA: r.Path("ca", a.Peer.CA),
 		}
 		if n := given(a.Peer.Cert, a.Peer.Key, a.Peer.CA); n != 0 && n != 3 {
-			r.failf("cert", "cert, key and ca go together: want all of them, or none for those of edge_cluster")
+			r.Failf("cert", "cert, key and ca go together: want all of them, or none for those of edge_cluster")
 		}
 		na, err := caddy.ParseNetworkAddress(s.peer.Listen)
-		if !r.later && (err != nil || na.PortRangeSize() != 1 || na.Network != "tcp" && na.Network != "tcp4" && na.Network != "tcp6") {
-			r.failf("listen", "%q: want an address and a port, like :7443 or 10.8.0.2:7443", s.peer.Listen)
+		if !r.Later() && (err != nil || na.PortRangeSize() != 1 || na.Network != "tcp" && na.Network != "tcp4" && na.Network != "tcp6") {
+			r.Failf("listen", "%q: want an address and a port, like :7443 or 10.8.0.2:7443", s.peer.Listen)
 		}
 	})
 }
@@ -263,85 +212,85 @@ func given(list ...string) (n int) {
 	return n
 }
 
-func (a *App) readDocker(r *reader, s *setup) {
+func (a *App) readDocker(r *settings.Reader, s *setup) {
 	if a.Docker == nil {
 		return
 	}
-	r.in("docker", func() {
+	r.In("docker", func() {
 		s.docker = &workload.Docker{
-			Host: r.text("host", a.Docker.Host), CA: r.path("ca", a.Docker.CA), Cert: r.path("cert", a.Docker.Cert), Key: r.path("key", a.Docker.Key),
+			Host: r.Text("host", a.Docker.Host), CA: r.Path("ca", a.Docker.CA), Cert: r.Path("cert", a.Docker.Cert), Key: r.Path("key", a.Docker.Key),
 		}
 		if n := given(a.Docker.CA, a.Docker.Cert, a.Docker.Key); n != 0 && n != 3 {
-			r.failf("ca", "ca, cert and key go together: want all of them or none")
+			r.Failf("ca", "ca, cert and key go together: want all of them or none")
 		}
 		if h := s.docker.Host; h != "" && !strings.HasPrefix(h, "unix:///") && !strings.HasPrefix(h, "tcp://") {
-			r.failf("host", "%q: want unix:///<path> or tcp://<host>:<port>", h)
+			r.Failf("host", "%q: want unix:///<path> or tcp://<host>:<port>", h)
 		}
 	})
 }
 
-func (a *App) readZones(r *reader, s *setup) {
+func (a *App) readZones(r *settings.Reader, s *setup) {
 	s.zones = map[string]zone{}
 	for i, z := range a.Zones {
-		r.in(fmt.Sprintf("zones[%d]", i), func() {
+		r.In(fmt.Sprintf("zones[%d]", i), func() {
 			if z == nil {
-				r.failf("zone", "it is empty")
+				r.Failf("zone", "it is empty")
 				return
 			}
-			made := zone{name: strings.ToLower(r.text("name", z.Name)), id: r.text("id", z.ID), token: r.token(z)}
-			made.servers = r.texts("name_servers", z.NameServers)
+			made := zone{name: strings.ToLower(r.Text("name", z.Name)), id: r.Text("id", z.ID), token: r.Secret("token", z.Token, z.TokenFile, z.Credential, settings.CloudflareCredential)}
+			made.servers = r.Texts("name_servers", z.NameServers)
 			key := cmp.Or(made.name, made.id)
 			if _, twice := s.zones[key]; twice && key != "" {
-				r.failf("zone", "%s is there twice", key)
+				r.Failf("zone", "%s is there twice", key)
 			}
-			if key == "" && !r.later {
-				r.failf("zone", "it has neither a name nor an id")
+			if key == "" && !r.Later() {
+				r.Failf("zone", "it has neither a name nor an id")
 			}
 			if made.id != "" && !isID(made.id) {
-				r.failf("id", "%q: want 32 hexadecimal digits", made.id)
+				r.Failf("id", "%q: want 32 hexadecimal digits", made.id)
 			}
 			s.zones[key] = made
 		})
 	}
 }
 
-func (a *App) readAddress(r *reader, s *setup, roots *x509.CertPool) {
+func (a *App) readAddress(r *settings.Reader, s *setup, roots *x509.CertPool) {
 	f := cmp.Or(a.Address, &Address{})
-	r.in("address", func() {
+	r.In("address", func() {
 		if f.Off {
 			if len(f.Sources) > 0 || f.Interface != "" {
-				r.failf("off", "it is off, and there is a source or an interface: want one of them")
+				r.Failf("off", "it is off, and there is a source or an interface: want one of them")
 			}
 			return
 		}
-		s.finder = &origin.Finder{Interface: r.text("interface", f.Interface), Resolvers: s.resolvers, Roots: roots}
-		s.confirm = r.number("confirm", f.Confirm)
+		s.finder = &origin.Finder{Interface: r.Text("interface", f.Interface), Resolvers: s.resolvers, Roots: roots}
+		s.confirm = r.Number("confirm", f.Confirm)
 		for i, src := range f.Sources {
-			r.in(fmt.Sprintf("sources[%d]", i), func() {
+			r.In(fmt.Sprintf("sources[%d]", i), func() {
 				format := cmp.Or(src.Format, string(origin.Text))
 				s.finder.Sources = append(s.finder.Sources, origin.Source{
-					URL: r.need("url", src.URL), Format: origin.Format(format), Operator: r.text("operator", src.Operator),
+					URL: r.Need("url", src.URL), Format: origin.Format(format), Operator: r.Text("operator", src.Operator),
 				})
 			})
 		}
 		if len(f.Sources) > 0 || f.Interface != "" {
 			if err := s.finder.Validate(); err != nil {
-				r.fail("source", err)
+				r.Fail("source", err)
 			}
 		}
 	})
 }
 
-func (a *App) readWitness(r *reader, s *setup, roots *x509.CertPool) {
+func (a *App) readWitness(r *settings.Reader, s *setup, roots *x509.CertPool) {
 	w := cmp.Or(a.Witness, &Witness{})
 	targets := []probe.Target{}
-	r.in("witness", func() {
+	r.In("witness", func() {
 		for i, t := range w.Targets {
-			r.in(fmt.Sprintf("targets[%d]", i), func() {
-				targets = append(targets, probe.Target{Name: r.text("name", t.Name), Addr: r.addrPort("address", t.Address)})
+			r.In(fmt.Sprintf("targets[%d]", i), func() {
+				targets = append(targets, probe.Target{Name: r.Text("name", t.Name), Addr: r.NeedAddrPort("address", t.Address)})
 			})
 		}
-		timeout := r.duration("timeout", w.Timeout)
+		timeout := r.Duration("timeout", w.Timeout)
 		if len(w.Targets) == 0 {
 			targets = probe.Targets(resolve.IPv4)
 		}
@@ -350,57 +299,25 @@ func (a *App) readWitness(r *reader, s *setup, roots *x509.CertPool) {
 			hosts[t.Addr.Addr()] = true
 			s.witnesses = append(s.witnesses, witness{target: t, timeout: cmp.Or(timeout, witnessTime), roots: roots})
 		}
-		if len(hosts) < 2 && !r.later {
-			r.failf("target", "%d address: want at least 2, for one that is filtered is no outage", len(hosts))
+		if len(hosts) < 2 && !r.Later() {
+			r.Failf("target", "%d address: want at least 2, for one that is filtered is no outage", len(hosts))
 		}
 	})
 }
 
 // readNotify reads where people are told, and makes every channel once to see whether
 // that is possible.
-func (a *App) readNotify(r *reader, s *setup) {
-	taken := map[string]bool{}
+func (a *App) readNotify(r *settings.Reader, s *setup) {
+	channels := r.Channels()
 	for i, n := range a.Notify {
-		r.in(fmt.Sprintf("notify[%d]", i), func() {
+		r.In(fmt.Sprintf("notify[%d]", i), func() {
 			if n == nil {
-				r.failf("notify", "it is empty")
+				r.Failf("notify", "it is empty")
 				return
 			}
-			c := n.read(r)
-			s.channels = append(s.channels, c)
-			n.try(r, c, taken)
+			s.channels = append(s.channels, channels.Read(n.Name, n.URL, n.Secret, n.Timeout))
 		})
 	}
-}
-
-func (n *Notify) read(r *reader) notify.Config {
-	c := notify.Config{
-		Name: r.text("name", n.Name), URL: r.hidden("url", n.URL), Timeout: r.duration("timeout", n.Timeout),
-	}
-	if n.URL == "" {
-		r.failf("url", "it is missing")
-	}
-	if n.Secret != "" {
-		c.Secret = r.hidden("secret", n.Secret)
-	}
-	return c
-}
-
-// try makes the channel, if its URL is known. That sends nothing.
-func (n *Notify) try(r *reader, c notify.Config, taken map[string]bool) {
-	if _, err := r.expand(n.URL); err != nil || n.URL == "" || n.Timeout < 0 {
-		return
-	}
-	ch, err := notify.New(c)
-	if err != nil {
-		r.fail("url", err)
-		return
-	}
-	defer ch.Close()
-	if taken[ch.Name()] {
-		r.failf("name", "channel %s is there twice: give each a name of its own", ch.Name())
-	}
-	taken[ch.Name()] = true
 }
 
 // validate finds what is wrong between the parts.
@@ -453,7 +370,7 @@ func (s *setup) validatePolicy(h fallback.Home) error {
 // validateDNS finds a domain that this config cannot publish.
 func (s *setup) validateDNS(h fallback.Home) error {
 	if h.DNS == nil {
-		return nil
+		return s.validateNames(h)
 	}
 	if _, ok := s.zones[h.DNS.Zone]; !ok {
 		return fmt.Errorf("dns: there is no zone for %s: set cloudflare zone", cmp.Or(h.DNS.Zone, strings.Join(h.DNS.Names, " ")))
@@ -466,6 +383,14 @@ func (s *setup) validateDNS(h fallback.Home) error {
 		if h.DNS.IPv4 && !is(netip.Addr.Is4) || h.DNS.IPv6 && !is(netip.Addr.Is6) {
 			return fmt.Errorf("dns: fixed: address is off, and there is no fixed address of each family for %s", home)
 		}
+	}
+	return nil
+}
+
+// validateNames finds names of which nobody knows where they should lead.
+func (s *setup) validateNames(h fallback.Home) error {
+	if len(h.Names) > 0 && s.finder == nil {
+		return errors.New("names: address is off, so nobody knows where they should lead: remove one of them")
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/edgeward/edgeward/caddymodule/settings"
 	"github.com/edgeward/edgeward/watchdog/fallback"
 	"github.com/edgeward/edgeward/watchdog/fallback/ddns"
 	"github.com/edgeward/edgeward/watchdog/fallback/writeback"
@@ -25,47 +26,46 @@ func (h *Home) label(i int) string {
 	return "home " + h.ID
 }
 
-func (h *Home) read(r *reader) fallback.Home {
+func (h *Home) read(r *settings.Reader) fallback.Home {
 	made := fallback.Home{
-		ID: r.need("id", h.ID), Peer: h.readPeer(r), CoveredBy: r.texts("covered_by", h.CoveredBy),
+		ID: r.Need("id", h.ID), Peer: h.readPeer(r), CoveredBy: r.Texts("covered_by", h.CoveredBy),
 	}
 	if err := ddns.CheckHome(made.ID); err != nil && made.ID != "" {
-		r.fail("id", err)
+		r.Fail("id", err)
 	}
 	if h.DNS != nil {
-		r.in("dns", func() { made.DNS = h.DNS.read(r) })
+		r.In("dns", func() { made.DNS = h.DNS.read(r) })
 	}
+	made.Names = domains(r, "names", h.Names)
 	made.Warm = readItems(r, "warm", h.Warm)
 	for i, t := range h.Tiers {
 		if t == nil {
-			r.failf("tiers["+strconv.Itoa(i)+"]", "it is empty")
+			r.Failf("tiers["+strconv.Itoa(i)+"]", "it is empty")
 			continue
 		}
-		r.in("tier "+strconv.Itoa(t.Number), func() { made.Tiers = append(made.Tiers, t.read(r)) })
+		r.In("tier "+strconv.Itoa(t.Number), func() { made.Tiers = append(made.Tiers, t.read(r)) })
 	}
 	slices.SortStableFunc(made.Tiers, func(a, b fallback.Tier) int { return cmp.Compare(a.Number, b.Number) })
 	return made
 }
 
-func (h *Home) readPeer(r *reader) string {
-	s := r.text("peer", h.Peer)
+func (h *Home) readPeer(r *settings.Reader) string {
+	s := r.Text("peer", h.Peer)
 	if s == "" {
 		return s
 	}
 	host, port, err := net.SplitHostPort(s)
 	if n, bad := strconv.Atoi(port); err != nil || host == "" || bad != nil || n < 1 || n > 65535 {
-		r.failf("peer", "%q: want host:port, as the other homes dial it", s)
+		r.Failf("peer", "%q: want host:port, as the other homes dial it", s)
 	}
 	return s
 }
 
-func (n *DNS) read(r *reader) *fallback.DNS {
-	made := &fallback.DNS{Zone: r.text("zone", n.Zone), Proxied: n.Proxied, IPv4: len(n.Families) == 0, IPv6: len(n.Families) == 0}
-	for _, name := range r.texts("names", n.Names) {
-		made.Names = append(made.Names, strings.ToLower(strings.TrimSuffix(name, ".")))
-	}
+func (n *DNS) read(r *settings.Reader) *fallback.DNS {
+	made := &fallback.DNS{Zone: r.Text("zone", n.Zone), Proxied: n.Proxied, IPv4: len(n.Families) == 0, IPv6: len(n.Families) == 0}
+	made.Names = domains(r, "names", n.Names)
 	if len(n.Names) == 0 {
-		r.failf("names", "there is none")
+		r.Failf("names", "there is none")
 	}
 	for _, f := range n.Families {
 		switch f {
@@ -74,7 +74,7 @@ func (n *DNS) read(r *reader) *fallback.DNS {
 		case "ipv6":
 			made.IPv6 = true
 		default:
-			r.failf("families", "%q: want ipv4 or ipv6", f)
+			r.Failf("families", "%q: want ipv4 or ipv6", f)
 		}
 	}
 	for _, home := range slices.Sorted(maps.Keys(n.Fixed)) {
@@ -83,16 +83,24 @@ func (n *DNS) read(r *reader) *fallback.DNS {
 			if made.Fixed == nil {
 				made.Fixed = map[string][]netip.Addr{}
 			}
-			made.Fixed[home] = append(made.Fixed[home], r.addr("fixed "+home, s))
+			made.Fixed[home] = append(made.Fixed[home], r.NeedAddr("fixed "+home, s))
 		}
 	}
 	return made
 }
 
+// domains reads names of the DNS, in one spelling.
+func domains(r *settings.Reader, setting string, list []string) (out []string) {
+	for _, name := range r.Texts(setting, list) {
+		out = append(out, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}
+	return out
+}
+
 // defaultAfter is how old an outage must be for a tier, by its number.
 var defaultAfter = []time.Duration{0, 4 * time.Hour, 12 * time.Hour, 24 * time.Hour}
 
-func (t *Tier) read(r *reader) fallback.Tier {
+func (t *Tier) read(r *settings.Reader) fallback.Tier {
 	made := fallback.Tier{
 		Number: t.Number, After: time.Duration(t.After), WritebackAfter: time.Duration(t.WritebackAfter),
 		Bandwidth: t.Bandwidth, Items: readItems(r, "items", t.Items),
@@ -103,47 +111,47 @@ func (t *Tier) read(r *reader) fallback.Tier {
 	case t.After == 0 && t.Number >= 1 && t.Number <= len(defaultAfter):
 		made.After = defaultAfter[t.Number-1]
 	case t.After == 0:
-		r.failf("after", "it is missing: there is a default for the first %d tiers only", len(defaultAfter))
+		r.Failf("after", "it is missing: there is a default for the first %d tiers only", len(defaultAfter))
 	}
 	if t.Bandwidth < 0 {
-		r.failf("bandwidth", "%d: want more than 0", t.Bandwidth)
+		r.Failf("bandwidth", "%d: want more than 0", t.Bandwidth)
 	}
 	return made
 }
 
-func readItems(r *reader, setting string, list []*Item) (made []fallback.Item) {
+func readItems(r *settings.Reader, setting string, list []*Item) (made []fallback.Item) {
 	for i, item := range list {
 		if item == nil {
-			r.failf(fmt.Sprintf("%s[%d]", setting, i), "it is empty")
+			r.Failf(fmt.Sprintf("%s[%d]", setting, i), "it is empty")
 			continue
 		}
-		r.in(cmp.Or(strings.TrimSpace(item.Kind+" "+item.Name), fmt.Sprintf("%s[%d]", setting, i)), func() {
+		r.In(cmp.Or(strings.TrimSpace(item.Kind+" "+item.Name), fmt.Sprintf("%s[%d]", setting, i)), func() {
 			made = append(made, item.read(r))
 		})
 	}
 	return made
 }
 
-func (i *Item) read(r *reader) fallback.Item {
+func (i *Item) read(r *settings.Reader) fallback.Item {
 	made := fallback.Item{
-		Name: r.need("name", i.Name), Kind: fallback.Kind(i.Kind), Ref: r.text("ref", i.Ref),
-		Start: r.texts("start", i.Start), Stop: r.texts("stop", i.Stop), Look: r.texts("look", i.Look),
-		After: r.texts("after", i.After), Networks: r.texts("network", i.Networks), Volumes: r.texts("volume", i.Volumes),
-		Ready: r.duration("ready", i.Ready), StopWithin: r.duration("stop_within", i.StopWithin), Optional: i.Optional, DNS: i.DNS,
+		Name: r.Need("name", i.Name), Kind: fallback.Kind(i.Kind), Ref: r.Text("ref", i.Ref),
+		Start: r.Texts("start", i.Start), Stop: r.Texts("stop", i.Stop), Look: r.Texts("look", i.Look),
+		After: r.Texts("after", i.After), Networks: r.Texts("network", i.Networks), Volumes: r.Texts("volume", i.Volumes),
+		Ready: r.Duration("ready", i.Ready), StopWithin: r.Duration("stop_within", i.StopWithin), Optional: i.Optional, DNS: i.DNS,
 	}
 	for _, p := range i.Paths {
-		made.Paths = append(made.Paths, r.path("path", p))
+		made.Paths = append(made.Paths, r.Path("path", p))
 	}
 	if err := checkName(made.Name); err != nil && made.Name != "" {
-		r.fail("name", err)
+		r.Fail("name", err)
 	}
 	i.checkKind(r)
 	for _, d := range i.Data {
 		if d == nil {
-			r.failf("data", "it is empty")
+			r.Failf("data", "it is empty")
 			continue
 		}
-		r.in("data "+d.Path, func() { made.Data = append(made.Data, d.read(r)) })
+		r.In("data "+d.Path, func() { made.Data = append(made.Data, d.read(r)) })
 	}
 	return made
 }
@@ -160,7 +168,7 @@ func checkName(name string) error {
 }
 
 // checkKind finds settings that are of no use to an item of this kind.
-func (i *Item) checkKind(r *reader) {
+func (i *Item) checkKind(r *settings.Reader) {
 	programs := len(i.Start) + len(i.Stop) + len(i.Look)
 	switch fallback.Kind(i.Kind) {
 	case fallback.KindCommand:
@@ -169,57 +177,57 @@ func (i *Item) checkKind(r *reader) {
 			list    []string
 		}{{"start", i.Start}, {"stop", i.Stop}, {"look", i.Look}} {
 			if len(p.list) == 0 {
-				r.failf(p.setting, "it is missing: a command needs start, stop and look")
+				r.Failf(p.setting, "it is missing: a command needs start, stop and look")
 			}
 		}
 		if i.Ref != "" {
-			r.failf("ref", "a command has none: remove it")
+			r.Failf("ref", "a command has none: remove it")
 		}
 	case fallback.KindContainer, fallback.KindCompose:
 	case fallback.KindUnit:
 		if len(i.Networks)+len(i.Volumes) > 0 {
-			r.failf("network", "networks and volumes are Docker's: a unit has none")
+			r.Failf("network", "networks and volumes are Docker's: a unit has none")
 		}
 	default:
-		r.failf("kind", "%q: want container, compose, unit or command", i.Kind)
+		r.Failf("kind", "%q: want container, compose, unit or command", i.Kind)
 		return
 	}
 	if programs > 0 && fallback.Kind(i.Kind) != fallback.KindCommand {
-		r.failf("start", "only a command has start, stop and look")
+		r.Failf("start", "only a command has start, stop and look")
 	}
 	if fallback.Kind(i.Kind) == fallback.KindCommand && len(i.Networks)+len(i.Volumes) > 0 {
-		r.failf("network", "networks and volumes are Docker's: a command has none")
+		r.Failf("network", "networks and volumes are Docker's: a command has none")
 	}
 }
 
-func (d *Data) read(r *reader) fallback.Data {
+func (d *Data) read(r *settings.Reader) fallback.Data {
 	made := fallback.Data{
-		Path: r.directory("path", d.Path), Stamp: r.path("stamp", d.Stamp), MaxAge: r.duration("max_age", d.MaxAge),
-		Union: d.Union, Exclude: r.texts("exclude", d.Exclude),
+		Path: directory(r, "path", d.Path), Stamp: r.Path("stamp", d.Stamp), MaxAge: r.Duration("max_age", d.MaxAge),
+		Union: d.Union, Exclude: r.Texts("exclude", d.Exclude),
 	}
 	for _, home := range slices.Sorted(maps.Keys(d.At)) {
 		at := d.At[home]
 		if made.At == nil {
 			made.At = map[string]string{}
 		}
-		made.At[home] = r.directory("at "+home, at)
+		made.At[home] = directory(r, "at "+home, at)
 	}
 	if err := writeback.Check(made); err != nil {
-		r.fail("exclude", err)
+		r.Fail("exclude", err)
 	}
 	return made
 }
 
 // directory reads a directory whose content is carried: the root of a file system that
 // other things are on is a mistake that costs too much.
-func (r *reader) directory(setting, s string) string {
+func directory(r *settings.Reader, setting, s string) string {
 	if s == "" {
-		r.failf(setting, "it is missing")
+		r.Failf(setting, "it is missing")
 		return ""
 	}
-	out := r.path(setting, s)
+	out := r.Path(setting, s)
 	if out != "" && path.Clean(out) == "/" {
-		r.failf(setting, "%q: want a directory of the item's own", out)
+		r.Failf(setting, "%q: want a directory of the item's own", out)
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/edgeward/edgeward/caddymodule/options"
+	"github.com/edgeward/edgeward/caddymodule/settings"
 )
 
 func init() {
@@ -70,6 +71,8 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //			timeout <duration>
 //		}
 //		remind        <duration>|off
+//		drill_due     <duration>|off
+//		drill_window  <hh:mm>-<hh:mm> [<day>...]
 //		interval      <duration>
 //		down          <n>
 //		strikes       <n>
@@ -93,6 +96,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //				proxied
 //				fixed    <home> <ip>...
 //			}
+//			names <name>...
 //			mount <directory>...
 //			warm  <kind> <name> { ... }
 //			tier <n> [<duration>|now] {
@@ -159,10 +163,10 @@ func (e *placedError) Unwrap() error { return e.error }
 // check finds what is wrong between the parts. What a placeholder stands for is known
 // later. A block without homes has others behind it.
 func (a *App) check() error {
-	r := &reader{world: onPaper}
+	r := settings.New(settings.OnPaper)
 	s := a.read(r)
-	if len(r.errs) > 0 || r.later || a.ID == "" || len(a.Homes) == 0 {
-		return errors.Join(r.errs...)
+	if r.Err() != nil || r.Later() || a.ID == "" || len(a.Homes) == 0 {
+		return r.Err()
 	}
 	return s.validate()
 }
@@ -173,7 +177,8 @@ func (a *App) options() options.Table {
 		"cloudflare": a.parseZone, "api": options.Text(&a.API), "adopt": options.Flag(&a.Adopt), "ttl": options.Number(&a.TTL),
 		"address": a.parseAddress, "resolver": a.parseResolver, "resolver_timeout": options.Duration(&a.ResolverTimeout),
 		"roots": options.Text(&a.RootsFile), "docker": a.parseDocker, "rsync": options.Text(&a.Rsync), "witness": a.parseWitness,
-		"notify": a.parseNotify, "remind": options.DurationOrOff(&a.Remind), "home": a.parseHome,
+		"notify": a.parseNotify, "remind": options.DurationOrOff(&a.Remind), "drill_due": options.DurationOrOff(&a.DrillDue), "drill_window": words(&a.DrillWindow),
+		"home": a.parseHome,
 	}
 	a.addTo(t)
 	return t
@@ -200,6 +205,16 @@ func count(to *int) options.Reader {
 			return d.Errf("%s %d: want at least 1", name, *to)
 		}
 		return nil
+	}
+}
+
+// words reads all arguments as one text.
+func words(to *string) options.Reader {
+	return func(d *caddyfile.Dispenser) error {
+		var list []string
+		err := options.List(&list)(d)
+		*to = strings.Join(list, " ")
+		return err
 	}
 }
 

@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/edgeward/edgeward/caddymodule/options"
+	"github.com/edgeward/edgeward/caddymodule/settings"
 	"github.com/edgeward/edgeward/watchdog/fallback"
 )
 
@@ -25,7 +25,7 @@ func (a *App) parseHome(d *caddyfile.Dispenser) error {
 	a.Homes = append(a.Homes, h)
 	err := options.Table{
 		"peer": options.Text(&h.Peer), "ssh": options.Text(&h.SSH), "covered_by": options.List(&h.CoveredBy), "dns": h.parseDNS,
-		"mount": options.List(&h.Mounts), "warm": h.parseWarm, "tier": h.parseTier,
+		"names": options.List(&h.Names), "mount": options.List(&h.Mounts), "warm": h.parseWarm, "tier": h.parseTier,
 	}.Block(d)
 	if err != nil {
 		return err
@@ -35,10 +35,10 @@ func (a *App) parseHome(d *caddyfile.Dispenser) error {
 
 // check finds what is wrong in a home alone, to say it with its line.
 func (h *Home) check() error {
-	r, made := &reader{world: onPaper}, fallback.Home{}
-	r.in("home "+h.ID, func() { made = h.read(r) })
-	err := errors.Join(r.errs...)
-	if err == nil && !r.later {
+	r, made := settings.New(settings.OnPaper), fallback.Home{}
+	r.In("home "+h.ID, func() { made = h.read(r) })
+	err := r.Err()
+	if err == nil && !r.Later() {
 		err = made.Validate()
 	}
 	if err != nil {
@@ -169,9 +169,9 @@ func parseItem(to *[]*Item) options.Reader {
 
 // check finds what is wrong in an item alone, to say it with its line.
 func (i *Item) check(at string) error {
-	r := &reader{world: onPaper}
-	if readItems(r, "items", []*Item{i}); len(r.errs) > 0 {
-		return &placedError{errors.Join(r.errs...), at}
+	r := settings.New(settings.OnPaper)
+	if readItems(r, "items", []*Item{i}); r.Err() != nil {
+		return &placedError{r.Err(), at}
 	}
 	return nil
 }

@@ -11,22 +11,16 @@ import (
 	"github.com/edgeward/edgeward/watchdog/fallback/peer"
 )
 
-// carrier carries data, counts it, and tells people of what was newer at the other home.
+// carrier carries data and counts it.
 type carrier struct {
 	control.Writeback
 	tallies *tallies
-	notices *notices
 }
-
-func newCarrier(w control.Writeback, t *tallies, n *notices) *carrier { return &carrier{w, t, n} }
 
 // Carry implements control.Writeback.
 func (c *carrier) Carry(ctx context.Context, what control.Carry, progress func(control.Progress)) (control.Carried, error) {
 	carried, err := c.Writeback.Carry(ctx, what, progress)
 	c.tallies.carried(what.Home, carried.Bytes)
-	if len(carried.Conflicts) > 0 {
-		c.notices.conflict(what, carried)
-	}
 	return carried, err
 }
 

@@ -2,33 +2,29 @@ package fallback
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/edgeward/edgeward/caddymodule/settings"
 )
 
 // client is the command line's way to the admin API.
 type client struct {
-	address string
-	config  string
-	adapter string
-	json    bool
+	settings.Admin
+	json bool
 }
 
+func newClient() *client { return &client{Admin: settings.Admin{Running: "is it running?"}} }
+
 func (c *client) addFlags(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVar(&c.address, "address", "", "address of the admin API (default: localhost:2019, or the one in --config)")
-	cmd.PersistentFlags().StringVarP(&c.config, "config", "c", "", "config file to find the admin address in")
-	cmd.PersistentFlags().StringVar(&c.adapter, "adapter", "", "how to read the config file (default: by its name)")
+	c.AddFlags(cmd, true)
 	cmd.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON")
 }
 
@@ -74,39 +70,10 @@ func (c *client) request(ctx context.Context, method, path string, body []byte) 
 }
 
 // open sends a request. An answer that is an error is one.
-func (c *client) open(ctx context.Context, method, path string, body []byte) (resp *http.Response, done func(), err error) {
-	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
+func (c *client) open(ctx context.Context, method, path string, body []byte) (*http.Response, func(), error) {
+	resp, done, err := c.Open(ctx, method, path, body)
 	if err != nil {
-		return nil, nil, fmt.Errorf("finding the admin API: %w", err)
-	}
-	na, err := caddy.ParseNetworkAddress(address)
-	if err != nil || na.PortRangeSize() > 1 || na.IsFdNetwork() {
-		return nil, nil, fmt.Errorf("the admin API cannot be reached at %q: set --address", address)
-	}
-	host, target := na.JoinHostPort(0), na.JoinHostPort(0)
-	if na.IsUnixNetwork() {
-		host = "127.0.0.1" // Caddy wants some host
-		// Behind the bar are the socket's permissions.
-		target, _, _ = strings.Cut(na.Host, "|")
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, fmt.Errorf("making the request: %w", err)
-	}
-	if !na.IsUnixNetwork() {
-		req.Header.Set("Origin", "http://"+host)
-	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, na.Network, target)
-	}}
-	resp, err = transport.RoundTrip(req)
-	if err != nil {
-		transport.CloseIdleConnections()
-		return nil, nil, fmt.Errorf("asking the admin API at %s: %w: is it running?", address, err)
-	}
-	done = func() {
-		_ = resp.Body.Close()
-		transport.CloseIdleConnections()
+		return nil, nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer done()
@@ -125,9 +92,19 @@ func answerError(resp *http.Response) error {
 	return p
 }
 
-// follow calls f with the data of each event, until it ends.
+// follow calls f with the data of each event, for as long as somebody wants to see.
 func (c *client) follow(ctx context.Context, path string, f func(data []byte) error) error {
-	resp, done, err := c.open(ctx, http.MethodGet, path, nil)
+	err := c.listen(ctx, http.MethodGet, path, f)
+	if err == nil && ctx.Err() == nil {
+		return fmt.Errorf("watching: the other side has ended it")
+	}
+	return err
+}
+
+// listen calls f with the data of each event, until there are no more. It is no error
+// if ctx ends.
+func (c *client) listen(ctx context.Context, method, path string, f func(data []byte) error) error {
+	resp, done, err := c.open(ctx, method, path, nil)
 	if err != nil {
 		return err
 	}
@@ -147,5 +124,5 @@ func (c *client) follow(ctx context.Context, path string, f func(data []byte) er
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("watching: %w", err)
 	}
-	return fmt.Errorf("watching: the other side has ended it")
+	return nil
 }

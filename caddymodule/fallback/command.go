@@ -35,7 +35,7 @@ The exit code is 0 if all went well, 1 if the command failed, and 2 if what was 
 refused: a home that is not known, an argument that cannot be read. For "fallback status"
 it is 3 if a home is not as it should be, or waits for a person.`,
 		CobraFunc: func(root *cobra.Command) {
-			c := &client{}
+			c := newClient()
 			c.addFlags(root)
 			root.AddCommand(c.commands()...)
 		},
@@ -54,6 +54,7 @@ It skips what is waited for, and starts items that are held for the age of their
 does not skip what is safe: whoever else holds the lease keeps it.`),
 		c.wordCommand("handback", "Gives everything back to the home now", " It skips the strikes, and not the preflight."),
 		c.historyCommand(),
+		c.drillCommand(),
 		command("undo [<id>]", "Lists what writebacks have replaced here, or puts it back", `
 
 Only what is of an item that is stopped here is put back. What it replaces is kept in
@@ -109,13 +110,19 @@ func finish(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
-	cmd.SilenceErrors = true
 	fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
 	return exit(cmd, exitCode(err))
 }
 
-// exit has Caddy end with a code: this is the only way to it.
+var errExit = errors.New("exit code 1")
+
+// exit has Caddy end with a code, which is 1 for any error.
 func exit(cmd *cobra.Command, code int) error {
+	cmd.SilenceErrors = true
+	if code == 1 {
+		return errExit
+	}
+	// The only way to another one.
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return code, nil })(cmd, nil)
 }
 

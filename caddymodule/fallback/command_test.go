@@ -1,12 +1,16 @@
 package fallback_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
 
 	"github.com/edgeward/edgeward/watchdog/fallback"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
@@ -16,11 +20,30 @@ import (
 // what it says.
 func run(t *testing.T, code int, want string, args ...string) (out string) {
 	t.Helper()
-	got, out, errs := program(t, "", append([]string{"fallback", "--address", "unix/" + adminSocket}, args...)...)
+	got, out, errs := here(t, "", code, append([]string{"--address", "unix/" + adminSocket}, args...)...)
 	if got != code || !strings.Contains(out+errs, want) {
 		t.Errorf("fallback %s: exit code %d, want %d with %q:\n%s%s", strings.Join(args, " "), got, code, want, out, errs)
 	}
 	return out
+}
+
+// here runs a command in this process, which costs less, unless the exit code matters.
+func here(t *testing.T, stdin string, want int, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	if want != 0 {
+		return program(t, stdin, append([]string{"fallback"}, args...)...)
+	}
+	cmd := &cobra.Command{Use: "fallback"}
+	caddycmd.Commands()["fallback"].CobraFunc(cmd)
+	var out, errs bytes.Buffer
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		code = 1
+	}
+	return code, out.String(), errs.String()
 }
 
 func TestCommands(t *testing.T) {
@@ -56,6 +79,9 @@ func TestCommands(t *testing.T) {
 	run(t, 2, "unknown flag: --now", "go", "attic", "--now")
 	run(t, 2, `limit="many"`, "history", "--limit", "many")
 	run(t, 2, "there is no undo copy", "undo", "20260101")
+	run(t, 0, "attic: last good drill never", "drill")
+	run(t, 2, "there is no cluster", "drill", "attic")
+	run(t, 2, `"" was typed, want "take attic down": nothing is done`, "drill", "attic", "--real")
 	run(t, 2, "there is no channel: set notify", "test-notice")
 	if code, _, errs := program(t, "", "fallback", "status", "--address", "unix/"+filepath.Join(r.dir, "nobody.sock")); code != 1 || !strings.Contains(errs, "is it running?") {
 		t.Errorf("with nobody there: %d %s", code, errs)
@@ -68,37 +94,37 @@ func TestPeerCommand(t *testing.T) {
 	r.at(t, "cellar")
 	start(t, r.caddyfile(settings{}))
 	in(t, "cellar", fallback.Serving)
-	peer := func(stdin string, args ...string) (code int, out, errs string) {
+	peer := func(stdin string, want int, args ...string) (code int, out, errs string) {
 		t.Helper()
-		return program(t, stdin, append([]string{"fallback", "--address", "unix/" + adminSocket, "peer"}, args...)...)
+		return here(t, stdin, want, append([]string{"--address", "unix/" + adminSocket, "peer"}, args...)...)
 	}
 	var reply struct {
 		Result control.PeerStatus
 		Error  *struct{ Code, Reason string }
 	}
-	code, out, errs := peer("{}", "--from", "attic", "status")
+	code, out, errs := peer("{}", 0, "--from", "attic", "status")
 	if code != 0 || json.Unmarshal([]byte(out), &reply) != nil || reply.Result.ID != "cellar" {
 		t.Fatalf("status: %d %s %s", code, out, errs)
 	}
-	code, out, _ = peer(`{"home":"cellar","item":"git","epoch":1}`, "--from", "attic", "stop")
+	code, out, _ = peer(`{"home":"cellar","item":"git","epoch":1}`, 0, "--from", "attic", "stop")
 	if code != 0 || json.Unmarshal([]byte(out), &reply) != nil || reply.Error == nil || reply.Error.Code != "refused" {
 		t.Errorf("attic does not cover cellar, and its word was taken: %d %s", code, out)
 	}
 	if !r.runs("cellar", "git") {
 		t.Error("the item was stopped")
 	}
-	if code, _, errs := peer("{}", "status"); code != 2 || !strings.Contains(errs, "--from is missing") {
+	if code, _, errs := peer("{}", 2, "status"); code != 2 || !strings.Contains(errs, "--from is missing") {
 		t.Errorf("without --from: %d %s", code, errs)
 	}
-	if code, _, errs := peer("{}", "--from", "shed", "status"); code != 2 || !strings.Contains(errs, `from="shed"`) {
+	if code, _, errs := peer("{}", 2, "--from", "shed", "status"); code != 2 || !strings.Contains(errs, `from="shed"`) {
 		t.Errorf("of nobody: %d %s", code, errs)
 	}
 	t.Setenv("SSH_ORIGINAL_COMMAND", "edge-watchdog fallback peer status")
-	if code, out, errs = peer("{}", "--from", "attic"); code != 0 || !strings.Contains(out, `"cellar"`) {
+	if code, out, errs = peer("{}", 0, "--from", "attic"); code != 0 || !strings.Contains(out, `"cellar"`) {
 		t.Errorf("as a forced command: %d %s %s", code, out, errs)
 	}
 	t.Setenv("SSH_ORIGINAL_COMMAND", "cat /etc/passwd")
-	if code, _, errs = peer("{}", "--from", "attic", "status"); code != 2 || !strings.Contains(errs, "is not on the list") {
+	if code, _, errs = peer("{}", 2, "--from", "attic", "status"); code != 2 || !strings.Contains(errs, "is not on the list") {
 		t.Errorf("of another command: %d %s", code, errs)
 	}
 }
@@ -113,6 +139,7 @@ func TestRSH(t *testing.T) {
 
 // TestSecretsAreNotShown: neither the log, nor an answer, nor an error has the token.
 func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
 	const token = "cf-token-that-nobody-may-see"
 	name := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(name, []byte(token+"\n"), 0o600); err != nil {
@@ -123,14 +150,14 @@ func TestSecretsAreNotShown(t *testing.T) {
 	with := settings{app: zone, cellar: "dns cellar.example.com {\n\t\t\t\tfamilies ipv4\n\t\t\t\tfixed cellar 9.9.9.9\n\t\t\t}"}
 	cellar := r.start(t, "cellar", with)
 	eventually(t, "the DNS was tried", func() bool {
-		code, out, _ := cellar.run(t, "history", "cellar")
+		code, out, _ := cellar.run(t, "fallback", "history", "cellar")
 		return code == 0 && strings.Contains(out, "dns on")
 	})
 	log, err := os.ReadFile(filepath.Join(r.dir, "cellar", "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, status, _ := cellar.run(t, "status", "--json")
+	_, status, _ := cellar.run(t, "fallback", "status", "--json")
 	if strings.Contains(string(log), token) || strings.Contains(status, token) {
 		t.Error("the token is shown")
 	}

@@ -103,7 +103,8 @@ func policyTable() string {
 		{"limit", short(p.Limit), "how long one small thing may take"},
 		{"carry_limit", short(p.CarryLimit), "how long one writeback may take"},
 	}
-	text := "| setting | default | meaning |\n|---|---|---|\n"
+	var text strings.Builder
+	text.WriteString("| setting | default | meaning |\n|---|---|---|\n")
 	for _, r := range rows {
 		def := "`" + r[1] + "`"
 		if r[1] == "" {
@@ -112,9 +113,9 @@ func policyTable() string {
 		if r[0] == "lease" {
 			def = "see below"
 		}
-		text += fmt.Sprintf("| `%s` | %s | %s |\n", r[0], def, r[2])
+		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", r[0], def, r[2])
 	}
-	return text
+	return text.String()
 }
 
 func TestPolicyInDocs(t *testing.T) {

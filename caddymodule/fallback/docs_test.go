@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	_ "github.com/edgeward/edgeward/caddymodule/cluster"
+	"github.com/edgeward/edgeward/watchdog/fallback"
 )
 
 // deployed puts a file in place of those that only the machine has, and certificates
@@ -101,6 +102,7 @@ func TestConfigsAreAlike(t *testing.T) {
 // TestCertificatesOfTheDocs runs the lines that make certificates, and has two homes
 // know each other by them.
 func TestCertificatesOfTheDocs(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("there is no openssl")
 	}
@@ -126,9 +128,7 @@ func TestCertificatesOfTheDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cellar := r.start(t, "cellar", settings{})
-	r.at(t, "attic")
-	start(t, r.caddyfile(settings{}))
-	in(t, "attic", "serving") // cellar has answered that nobody covers it
-	cellar.in(t, "attic", "normal")
+	cellar, attic := r.start(t, "cellar", settings{}), r.start(t, "attic", settings{})
+	attic.in(t, "attic", fallback.Serving) // cellar has answered that nobody covers it
+	cellar.sees(t, "attic", "serving", serves)
 }

@@ -34,7 +34,7 @@ func two(more, attic, cellar string) string {
 // setting to change, and the line.
 func TestCaddyfileErrors(t *testing.T) {
 	cases := []struct{ name, caddyfile, want string }{
-		{"unknown option", app("\t\thme attic"), `"hme" is not known here: want one of address, adopt, api, carry_limit, cloudflare, cover_when, docker, down, grace, home, id, interval, lease, limit, notify, pause, peer, reclaim_after, remind, resolver, resolver_timeout, retry, roots, rsync, single, stagger, state_dir, strikes, tries, ttl, witness, at Caddyfile:3`},
+		{"unknown option", app("\t\thme attic"), `"hme" is not known here: want one of address, adopt, api, carry_limit, cloudflare, cover_when, docker, down, drill_due, drill_window, grace, home, id, interval, lease, limit, notify, pause, peer, reclaim_after, remind, resolver, resolver_timeout, retry, roots, rsync, single, stagger, state_dir, strikes, tries, ttl, witness, at Caddyfile:3`},
 		{"argument behind edge_fallback", "{\n\tedge_fallback on {\n\t}\n}\n", `wrong argument count or unexpected line ending after 'on', at Caddyfile:2`},
 		{"single with an argument", app("\t\tsingle yes"), `wrong argument count or unexpected line ending after 'yes', at Caddyfile:3`},
 		{"bad duration", app("\t\tinterval often"), `interval "often": want a duration like 30s, at Caddyfile:3`},
@@ -79,8 +79,13 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"home that covers itself", home(line("covered_by attic")), `home attic: covered_by names the home itself, at Caddyfile:3`},
 		{"home covered twice by one", home(line("covered_by cellar cellar")), `home attic: covered_by names a home twice, at Caddyfile:3`},
 		{"peer without a port", home(line("peer cellar")), `home attic: peer: "cellar": want host:port, as the other homes dial it, at Caddyfile:3`},
-		{"unknown word of a home", home(line("coverd_by cellar")), `"coverd_by" is not known here: want one of covered_by, dns, mount, peer, ssh, tier, warm, at Caddyfile:6`},
+		{"unknown word of a home", home(line("coverd_by cellar")), `"coverd_by" is not known here: want one of covered_by, dns, mount, names, peer, ssh, tier, warm, at Caddyfile:6`},
 		{"dns without names", home(line("dns")), `dns needs the names that lead to the home, at Caddyfile:6`},
+		{"names without an item", home(line("names a.example.com")), `home attic: names are for the records of an item with dns, and it has none, at Caddyfile:3`},
+		{"names that nobody finds", app("\t\tid attic\n\t\taddress off\n\t\thome attic {\n" + line("names a.example.com") + line("tier 1 {\n\t\t\t\tunit ddns.service dns\n\t\t\t}") + "\t\t}"), `home attic: names: address is off, so nobody knows where they should lead: remove one of them, at Caddyfile:5`},
+		{"drill_window of no time", app("\t\tdrill_window 02:00-05:00 someday"), `drill_window: "02:00-05:00 someday": want times and perhaps days, like 02:00-05:00 sat sun, at Caddyfile:4`},
+		{"drill_window without a time", app("\t\tdrill_window"), `wrong argument count or unexpected line ending after 'drill_window', at Caddyfile:3`},
+		{"drill_due of no time", app("\t\tdrill_due never"), `drill_due "never": want a duration like 30s, at Caddyfile:3`},
 		{"dns twice", home(line("dns a.example.com"), line("dns b.example.com")), `dns is there twice: want all names in one, at Caddyfile:7`},
 		{"dns of another family", home(line("dns a.example.com {\n\t\t\t\tfamilies ipx\n\t\t\t}")), `families ipx: want ipv4, ipv6 or both, at Caddyfile:7`},
 		{"dns with a bad address", home(line("dns a.example.com {\n\t\t\t\tfixed attic here\n\t\t\t}")), `home attic: dns: fixed attic: "here": want an address, at Caddyfile:3`},

@@ -32,7 +32,8 @@ var adminSocket string
 const asProgram = "EDGE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	// rsync calls this program with little in its environment.
+	if os.Getenv(asProgram) != "" || len(os.Args) > 2 && os.Args[1] == "fallback" && os.Args[2] == "rsh" {
 		caddycmd.Main()
 		return
 	}

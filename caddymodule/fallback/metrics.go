@@ -55,6 +55,9 @@ var (
 	mStrikes  = desc("strikes", "Good looks in a row, of those that a handback wants.", "home")
 	mCarrying = desc("writeback_left_bytes", "What is left of the writeback that is under way; not there if there is none.", "home")
 
+	mDrillAge = desc("drill_age_seconds", "How long ago the last good drill of a home was that this one covers; not there if there was none.", "home")
+	mDrillDue = desc("drill_due", "1 if that is longer ago than drill_due, or there was none.", "home")
+
 	mBytes   = desc("writeback_bytes_total", "Bytes carried back since the process started.", "home")
 	mFailed  = desc("steps_failed_total", "Steps that failed since the process started.", "home")
 	mChanges = desc("transitions_total", "Changes of the stage since the process started.", "home")
@@ -70,7 +73,7 @@ var (
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		mInfo, mState, mSince, mRemote, mInternet, mHolder, mEpoch, mLeft, mOutage, mDNS, mVerified, mItems, mHeld, mStale, mHold,
-		mStrikes, mCarrying, mBytes, mFailed, mChanges, mRefused, mNoticesQueued, mDelivered, mNoticeFails, mIncidents,
+		mStrikes, mCarrying, mDrillAge, mDrillDue, mBytes, mFailed, mChanges, mRefused, mNoticesQueued, mDelivered, mNoticeFails, mIncidents,
 	} {
 		ch <- d
 	}
@@ -106,6 +109,12 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for code, n := range refused {
 		m.count(mRefused, n, string(code))
+	}
+	for _, a := range r.ages(now) {
+		if a.Seconds != nil {
+			m.gauge(mDrillAge, *a.Seconds, a.Home)
+		}
+		m.flag(mDrillDue, a.Overdue, a.Home)
 	}
 	m.notices(r.notices.outbox.Stats())
 }

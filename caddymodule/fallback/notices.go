@@ -1,9 +1,10 @@
 package fallback
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,12 +18,12 @@ import (
 // notices tells people. What happens never waits for a disk or a network.
 type notices struct {
 	*entry
-	outbox *notify.Outbox
+	outbox  *notify.Outbox
+	journal *journal.Journal // of the outbox
 
-	mu     sync.Mutex // held for no I/O
-	queue  []notify.Event
-	wake   chan struct{} // one slot
-	stages map[string]fallback.Stage
+	mu    sync.Mutex // held for no I/O
+	queue []notify.Event
+	wake  chan struct{} // one slot
 }
 
 // mostQueued is how many events wait for the disk at most. What is beyond is lost, and
@@ -43,20 +44,30 @@ func newNotices(e *entry, j *journal.Journal) (*notices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &notices{entry: e, outbox: outbox, wake: make(chan struct{}, 1), stages: map[string]fallback.Stage{}}, nil
+	n := &notices{entry: e, outbox: outbox, journal: j, wake: make(chan struct{}, 1)}
+	n.forget()
+	return n, nil
 }
 
-// run delivers until ctx ends.
-func (n *notices) run(ctx context.Context) {
+// settleEvery is how often is looked for what is over. A process needs less to find
+// out how things stand.
+const settleEvery = time.Minute
+
+// run delivers until ctx ends. What look finds from time to time is told.
+func (n *notices) run(ctx context.Context, look func()) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { n.outbox.Run(ctx) })
+	again := time.NewTicker(settleEvery)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-n.wake:
 			n.post()
+		case <-again.C:
+			look()
 		}
 	}
 }
@@ -121,9 +132,13 @@ func (n *notices) event(r fallback.Record) notify.Event {
 	return e
 }
 
-// incident names what lasts: of a home, as this one sees it.
-func (n *notices) incident(home, what string) string {
-	return "fallback/" + n.id + "/" + home + "/" + what
+// subject says what is told about, and names what lasts: of a home, as this one sees it.
+// Our own connection is one, however many homes we have to do with.
+func (n *notices) subject(home, what string) (site, incident string) {
+	if what == "internet" {
+		home = n.id
+	}
+	return home, "fallback/" + n.id + "/" + home + "/" + what
 }
 
 // began is how the begin of a stage is put: what cannot last is no incident.
@@ -132,46 +147,41 @@ var began = map[fallback.Stage]struct {
 	severity notify.Severity
 	incident string
 }{
-	fallback.Fallback:   {notify.Switched, notify.Critical, "cover"},
-	fallback.Covered:    {notify.Switched, notify.Warning, "covered"},
-	fallback.Yielding:   {notify.Hold, notify.Critical, "yield"},
-	fallback.Asks:       {notify.Hold, notify.Critical, "asks"},
+	fallback.Fallback:   {notify.CoverBegan, notify.Critical, "cover"},
+	fallback.Covered:    {notify.CoverBegan, notify.Warning, "covered"},
+	fallback.Yielding:   {notify.ItemFailed, notify.Critical, "covered"},
+	fallback.Asks:       {notify.NeedsPerson, notify.Critical, "asks"},
 	fallback.NoInternet: {notify.Blind, notify.Warning, "internet"},
 	fallback.Dark:       {notify.Blind, notify.Warning, "internet"},
-	fallback.Fenced:     {notify.Fatal, notify.Critical, "lease"},
-	fallback.Handback:   {notify.Started, notify.Info, ""},
+	fallback.Fenced:     {notify.LeaseLost, notify.Critical, "lease"},
+	fallback.Handback:   {notify.HandbackBegan, notify.Info, ""},
 }
 
 // ended is how the end of an incident is put.
 var ended = map[string]notify.Kind{
-	"cover": notify.Returned, "covered": notify.Returned, "yield": notify.Resumed, "asks": notify.Resumed,
-	"internet": notify.Sighted, "lease": notify.Started,
+	"cover": notify.CoverOver, "covered": notify.CoverOver, "asks": notify.PersonSaid,
+	"internet": notify.Sighted, "lease": notify.LeaseBack,
 }
 
-// over says which incidents a stage puts an end to.
+// over says which incidents a stage puts an end to by itself. Who has a home's lease
+// when this one has it no more is said by settled.
 var over = map[fallback.Stage][]string{
-	fallback.Normal:   {"cover", "asks", "internet", "lease"},
-	fallback.Serving:  {"covered", "yield", "asks", "internet", "lease"},
-	fallback.Starting: {"covered", "asks", "internet", "lease"},
+	fallback.Normal:   {"asks", "internet"},
+	fallback.Waiting:  {"internet"},
+	fallback.Serving:  {"covered", "asks", "internet", "lease"},
+	fallback.Starting: {"asks", "internet", "lease"},
 	fallback.Fallback: {"asks", "internet", "lease"},
-	fallback.Covered:  {"yield", "asks", "internet", "lease"},
-	fallback.Gated:    {"internet", "lease"},
+	fallback.Covered:  {"asks", "internet"},
+	fallback.Gated:    {"internet"},
 }
 
 // moved is what there is to tell of another stage.
 func (n *notices) moved(r fallback.Record) (list []notify.Event) {
 	for _, what := range over[r.To] {
-		name := n.incident(r.Home, what)
-		if !n.isOpen(name) {
-			continue
-		}
-		e := n.event(r)
-		e.Incident, e.Kind, e.Severity = name, ended[what], notify.Resolved
-		e.From, e.To = n.id, r.Home
-		if what == "covered" {
-			e.From = ""
-		}
-		list = append(list, e)
+		list = n.end(list, r, what, ended[what], r.Home)
+	}
+	if r.To == fallback.Normal && back(r.From) {
+		list = n.end(list, r, "cover", notify.CoverOver, r.Home)
 	}
 	how, ok := began[r.To]
 	if !ok {
@@ -180,17 +190,79 @@ func (n *notices) moved(r fallback.Record) (list []notify.Event) {
 	e := n.event(r)
 	e.Kind, e.Severity, e.From, e.To = how.kind, how.severity, r.Home, n.id
 	if how.incident != "" {
-		e.Incident = n.incident(r.Home, how.incident)
+		e.Site, e.Incident = n.subject(r.Home, how.incident)
 	}
 	switch {
-	case r.To == fallback.Fallback && (r.From == fallback.Handback || r.From == fallback.GivenBack):
-		e.Kind, e.From, e.To, e.Incident = notify.SwitchFailed, n.id, r.Home, "" // the cover goes on
+	case r.To == fallback.Fallback && back(r.From):
+		e.Kind, e.From, e.To, e.Incident = notify.HandbackFailed, n.id, r.Home, "" // the cover goes on
 	case r.To == fallback.Covered:
-		e.To = ""
+		e.To = "another home" // which one the reason says
 	case r.To == fallback.Handback:
-		e.Reason = "the handback to " + r.Home + " begins: " + r.Reason
+		e.From, e.To = n.id, r.Home
 	}
 	return append(list, e)
+}
+
+// back reports whether a stage is part of a handback.
+func back(s fallback.Stage) bool { return s == fallback.Handback || s == fallback.GivenBack }
+
+// end adds the end of an incident, if somebody was told of its begin.
+func (n *notices) end(list []notify.Event, r fallback.Record, what string, kind notify.Kind, to string) []notify.Event {
+	site, name := n.subject(r.Home, what)
+	if !n.isOpen(name) {
+		return list
+	}
+	e := n.event(r)
+	e.Site, e.Incident, e.Kind, e.Severity, e.From, e.To = site, name, kind, notify.Resolved, n.id, to
+	if what == "asks" {
+		e.Reason = "nobody has to say go any more: " + e.Reason
+	}
+	return append(list, e)
+}
+
+// settled ends what is over by how things stand: what was open when the process before
+// ended, and what is known only later.
+func (n *notices) settled(homes []control.HomeStatus) {
+	for _, h := range homes {
+		r := fallback.Record{At: time.Now(), Home: h.Home, Reason: h.Why}
+		var list []notify.Event
+		switch elsewhere := h.Holder != "" && h.Holder != n.id; {
+		case h.Stage == fallback.Serving:
+			for _, what := range over[h.Stage] {
+				list = n.end(list, r, what, ended[what], h.Home)
+			}
+		case h.Stage == fallback.Normal && h.Holder == h.Home && h.Seat.Phase == fallback.PhaseOwn:
+			for _, what := range over[h.Stage] {
+				list = n.end(list, r, what, ended[what], h.Home)
+			}
+			list = n.end(list, r, "cover", notify.CoverOver, h.Home)
+			list = n.end(list, r, "lease", notify.CoverOver, h.Home)
+		case elsewhere && h.Holder != h.Home && (h.Stage == fallback.Normal || h.Stage == fallback.Covered):
+			list = n.end(list, r, "cover", notify.CoverBegan, h.Holder)
+			list = n.end(list, r, "lease", notify.CoverBegan, h.Holder)
+		}
+		for _, e := range list {
+			n.add(e)
+		}
+	}
+}
+
+// forget drops what is about homes that are not in the config any more: nobody sees its
+// end.
+func (n *notices) forget() {
+	known := map[string]bool{}
+	for what := range ended {
+		for _, h := range n.homes {
+			_, name := n.subject(h.ID, what)
+			known[name] = true
+		}
+	}
+	for _, name := range n.outbox.Stats().Open {
+		if !known[name] {
+			n.log.Info("an incident is dropped: what it is about is not in the config any more", "incident", name)
+			n.outbox.Forget(name)
+		}
+	}
 }
 
 // isOpen reports whether somebody was told of an incident and not of its end.
@@ -206,69 +278,79 @@ func (n *notices) isOpen(name string) bool {
 	if open {
 		return true
 	}
-	for _, o := range n.outbox.Stats().Open {
-		if o == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(n.outbox.Stats().Open, name)
 }
 
 // noted is what there is to tell of something within a stage. Of what is only for the
-// record nobody is told, but for what people said themselves.
+// record nobody is told, but for tiers that begin and for what people said themselves.
 func (n *notices) noted(r fallback.Record) (e notify.Event, ok bool) {
-	e = n.event(r)
-	e.From, e.To = r.Home, n.id
 	switch r.Level {
 	case fallback.Alarm:
 		e.Severity = notify.Critical
 	case fallback.Warn:
 		e.Severity = notify.Warning
 	default:
+		if tier := n.tier(r); tier > 0 {
+			return n.started(r, tier)
+		}
 		return n.said(r)
 	}
-	e.Kind = notify.TargetDown
-	if r.To == fallback.Handback || r.To == fallback.GivenBack {
-		e.Kind, e.From, e.To = notify.SwitchFailed, n.id, r.Home
-	} else if strings.HasPrefix(r.Step, "dns ") || strings.HasPrefix(r.Step, string(fallback.StepAcquire)) {
-		e.Kind = notify.SwitchFailed
+	severity := e.Severity
+	e = n.event(r)
+	e.Kind, e.Severity, e.From, e.To = notify.ItemFailed, severity, r.Home, n.id
+	switch kind := stepKind(r); {
+	case kind == fallback.StepCarry && r.Event == confirmed:
+		e.Kind, e.From, e.To = notify.DataConflict, n.id, r.Home
+	case back(r.To) && kind == fallback.StepStart:
+		e.To = r.Home // it is to run there
+	case slices.Contains(handsBack, kind), back(r.To) && kind != "":
+		e.Kind, e.From, e.To = notify.HandbackFailed, n.id, r.Home
 	}
+	return e, true
+}
+
+// confirmed is what a record has seen that is no failure.
+const confirmed = "done"
+
+// handsBack are steps that no cover has.
+var handsBack = []fallback.StepKind{fallback.StepPreflight, fallback.StepProve, fallback.StepCarry, fallback.StepGive, fallback.StepGrant}
+
+func stepKind(r fallback.Record) fallback.StepKind {
+	word, _, _ := strings.Cut(r.Step, " ")
+	return fallback.StepKind(word)
+}
+
+// tier is the one that begins here, by the seat that is in force now. Of the first one
+// people have heard: it is the cover.
+func (n *notices) tier(r fallback.Record) (last int) {
+	if r.To != fallback.Fallback || stepKind(r) != fallback.StepSeat {
+		return 0
+	}
+	for word := range strings.FieldsSeq(strings.ReplaceAll(r.Reason, ",", " ")) {
+		number, at, _ := strings.Cut(word, "=")
+		if tier, err := strconv.Atoi(number); err == nil && at == n.id && tier > 1 {
+			last = max(last, tier)
+		}
+	}
+	return last
+}
+
+func (n *notices) started(r fallback.Record, tier int) (e notify.Event, ok bool) {
+	e = n.event(r)
+	e.Kind, e.Severity, e.From, e.To = notify.TierStarted, notify.Info, r.Home, n.id
+	e.Reason = fmt.Sprintf("tier %d begins at %s: %s", tier, n.id, r.Reason)
 	return e, true
 }
 
 // said is the word of a person, of which others should know.
 func (n *notices) said(r fallback.Record) (e notify.Event, ok bool) {
-	e = n.event(r)
-	e.Severity = notify.Info
 	switch word, _, _ := strings.Cut(r.Event, " "); fallback.Word(word) {
-	case fallback.SayHold:
-		e.Kind = notify.Paused
-	case fallback.SayResume:
-		e.Kind = notify.Resumed
-	case fallback.SayGo, fallback.SayHandback:
-		e.Kind = notify.Started
-	default:
-		return e, false
+	case fallback.SayHold, fallback.SayResume, fallback.SayGo, fallback.SayHandback:
+		e = n.event(r)
+		e.Kind, e.Severity, e.From, e.To = notify.PersonSaid, notify.Info, r.Home, n.id
+		return e, true
 	}
-	return e, true
-}
-
-// shownConflicts is how many paths a notice names.
-const shownConflicts = 10
-
-// conflict tells of data that is newer at the other home: theirs stays, ours is put
-// beside it.
-func (n *notices) conflict(c control.Carry, done control.Carried) {
-	shown := done.Conflicts[:min(len(done.Conflicts), shownConflicts)]
-	detail := strings.Join(shown, "\n")
-	if more := len(done.Conflicts) - len(shown); more > 0 {
-		detail += fmt.Sprintf("\nand %d more", more)
-	}
-	n.add(notify.Event{
-		Site: c.Home, Kind: notify.Hold, Severity: notify.Warning, At: time.Now(), From: n.id, To: cmp.Or(c.To, c.Home),
-		Reason: fmt.Sprintf("%d files of %s in %s are newer at %s: those stay, ours are beside them", len(done.Conflicts), c.Item, c.Data.Path, cmp.Or(c.To, c.Home)),
-		Detail: detail,
-	})
+	return e, false
 }
 
 // test sends a test message to every channel.

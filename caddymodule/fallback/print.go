@@ -12,6 +12,7 @@ import (
 	"github.com/edgeward/edgeward/caddymodule/table"
 	"github.com/edgeward/edgeward/watchdog/fallback"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
+	"github.com/edgeward/edgeward/watchdog/fallback/drill"
 	"github.com/edgeward/edgeward/watchdog/fallback/writeback"
 )
 
@@ -152,6 +153,40 @@ func recordLine(r fallback.Record) string {
 		}
 	}
 	return table.OneLine(strings.Join(parts, "  "))
+}
+
+func printPhase(out io.Writer, p drill.Phase) {
+	state := "ok"
+	if !p.OK {
+		state = "FAILED"
+	}
+	fmt.Fprintf(out, "%d. %-28s %7.1fs  %s\n", p.Number, p.Name, p.Seconds, strings.TrimSpace(state+"  "+table.OneLine(p.Detail)))
+}
+
+func printDrills(out io.Writer, a drillAnswer) {
+	if d := a.Running; d != nil {
+		fmt.Fprintf(out, "a drill of %s is under way since %s: %d phases have ended\n\n", d.Home, table.Ago(d.Began), len(d.Phases))
+	}
+	for _, h := range a.Homes {
+		when := "never"
+		if h.Seconds != nil {
+			when = table.Ago(time.Now().Add(-time.Duration(*h.Seconds*float64(time.Second)))) + " ago"
+		}
+		if h.Overdue {
+			when += ", which is too long ago"
+		}
+		fmt.Fprintf(out, "%s: last good drill %s\n", h.Home, when)
+	}
+	fmt.Fprintln(out)
+	t := table.New(out, "DRILL", "HOME", "BEGAN", "REAL", "RESULT", "TOOK", "WHY")
+	for _, r := range a.Reports {
+		result := "pass"
+		if !r.OK {
+			result = "FAIL"
+		}
+		t.Row(r.ID, r.Home, r.Began.Format(time.RFC3339), r.Real, result, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second), r.Error)
+	}
+	t.End()
 }
 
 func printUndos(out io.Writer, list []writeback.Undo) {

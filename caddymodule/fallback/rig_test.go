@@ -26,14 +26,15 @@ type rig struct {
 	dir     string
 	ports   map[string]int // of the peers, by home
 	witness []net.Listener
+	*authority
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{dir: t.TempDir(), ports: map[string]int{}}
-	authority := newAuthority(t, filepath.Join(r.dir, "ca.pem"))
+	r.authority = newAuthority(t, filepath.Join(r.dir, "ca.pem"))
 	for _, id := range []string{"attic", "cellar"} {
-		authority.issue(t, id, filepath.Join(r.dir, id))
+		r.issue(t, id, filepath.Join(r.dir, id))
 		for _, name := range []string{"items", "data"} {
 			if err := os.MkdirAll(filepath.Join(r.dir, id, name), 0o700); err != nil {
 				t.Fatal(err)
@@ -90,8 +91,8 @@ func (r *rig) item(name, more string) string {
 }
 
 // settings go into the config of a rig: app before the homes, attic and cellar into
-// these.
-type settings struct{ app, attic, cellar string }
+// these, and db into attic's item of that name.
+type settings struct{ app, attic, cellar, db string }
 
 // inside is the inside of an edge_fallback block, at a pace that suits tests.
 func (r *rig) inside(s settings) string {
@@ -106,7 +107,7 @@ func (r *rig) inside(s settings) string {
 			ca %[1]s/ca.pem
 		}
 		witness tcp %[2]s %[3]s
-		interval 1s
+		interval 300ms
 		down 3
 		strikes 2
 		stagger 100ms
@@ -127,7 +128,7 @@ func (r *rig) inside(s settings) string {
 			%[10]s
 			tier 1 {%[11]s
 			}
-		}`, r.dir, r.witness[0].Addr(), r.witness[1].Addr(), s.app, r.ports["attic"], s.attic, r.item("db", ""), r.item("web", "after db"),
+		}`, r.dir, r.witness[0].Addr(), r.witness[1].Addr(), s.app, r.ports["attic"], s.attic, r.item("db", s.db), r.item("web", "after db"),
 		r.ports["cellar"], s.cellar, r.item("git", ""))
 }
 

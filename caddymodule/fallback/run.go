@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgeward/edgeward/internal/evidence"
@@ -19,6 +20,7 @@ import (
 	"github.com/edgeward/edgeward/watchdog/fallback"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
 	"github.com/edgeward/edgeward/watchdog/fallback/ddns"
+	"github.com/edgeward/edgeward/watchdog/fallback/drill"
 	"github.com/edgeward/edgeward/watchdog/fallback/peer"
 	"github.com/edgeward/edgeward/watchdog/fallback/preflight"
 	"github.com/edgeward/edgeward/watchdog/fallback/workload"
@@ -46,15 +48,18 @@ type running struct {
 	writes   *writeback.Server
 	carrier  *carrier // nil: nothing is carried
 	dns      *ddns.DNS
+	drills   *drill.Drills
 	peers    map[string]control.Peer
 	clients  []*peer.Client
 	notices  *notices
 	tallies  *tallies
 	journals []*journal.Journal
 
-	life   context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	life     context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	ending   sync.Mutex // held while something new is begun, and while that ends
+	drilling atomic.Pointer[drillRun]
 }
 
 // run opens everything and starts it. What fails leaves nothing open.
@@ -87,7 +92,7 @@ func (e *entry) run() (r *running, err error) {
 	if r.dns != nil && e.finder != nil {
 		r.wg.Go(func() { r.dns.Run(ctx) })
 	}
-	r.wg.Go(func() { r.notices.run(ctx) })
+	r.wg.Go(func() { r.notices.run(ctx, r.look) })
 	r.wg.Go(func() { _ = r.control.Watch(ctx, r.tallies.take) })
 	return r, nil
 }
@@ -211,8 +216,10 @@ func (r *running) openWriteback() (err error) {
 	if err != nil {
 		return err
 	}
-	r.carrier = newCarrier(w, r.tallies, r.notices)
-	r.writes, err = writeback.NewServer(writeback.ServerConfig{ID: r.id, Homes: r.homes, Allow: r.allow, Rsync: r.rsync, Log: r.log})
+	r.carrier = &carrier{w, r.tallies}
+	r.writes, err = writeback.NewServer(writeback.ServerConfig{
+		ID: r.id, Homes: r.homes, Allow: r.allow, Reserve: r.reserve, Rsync: r.rsync, Log: r.log,
+	})
 	return err
 }
 
@@ -232,16 +239,32 @@ func (r *running) allow(ctx context.Context, from string, h writeback.Hello) err
 	if from == r.id {
 		return r.idle(ctx, h)
 	}
-	for _, st := range r.control.Show().Homes {
-		if st.Home == h.Home && st.Seat.Epoch > h.Epoch {
-			return fmt.Errorf("%w: epoch %d is over, the seat is of %d", control.ErrRefused, h.Epoch, st.Seat.Epoch)
-		}
+	if err := r.timely(h); err != nil {
+		return err
 	}
 	seen, err := r.control.Prove(ctx, from, h.Home, h.Item)
 	if err != nil {
 		return err
 	}
 	return stopped(h.Item, seen)
+}
+
+// timely refuses who acts by a seat that is over.
+func (r *running) timely(h writeback.Hello) error {
+	for _, st := range r.control.Show().Homes {
+		if st.Home == h.Home && st.Seat.Epoch > h.Epoch {
+			return fmt.Errorf("%w: epoch %d is over, the seat is of %d", control.ErrRefused, h.Epoch, st.Seat.Epoch)
+		}
+	}
+	return nil
+}
+
+// reserve keeps an item from being started here while another home writes its data.
+func (r *running) reserve(ctx context.Context, from string, h writeback.Hello) (context.Context, func(), error) {
+	if err := r.timely(h); err != nil {
+		return nil, nil, err
+	}
+	return r.control.Reserve(ctx, from, h.Home, h.Item)
 }
 
 func (r *running) idle(ctx context.Context, h writeback.Hello) error {
@@ -267,7 +290,7 @@ func stopped(item string, seen control.Seen) error {
 }
 
 func (r *running) openDNS() error {
-	if !slices.ContainsFunc(r.about(), func(h fallback.Home) bool { return h.DNS != nil }) {
+	if !slices.ContainsFunc(r.about(), func(h fallback.Home) bool { return h.DNS != nil || len(h.Names) > 0 }) {
 		return nil
 	}
 	zones := map[string]ddns.Zone{}
@@ -312,8 +335,10 @@ func (r *running) openControl() error {
 		c.Witnesses = append(c.Witnesses, w.look)
 	}
 	var err error
-	r.control, err = control.New(c)
-	return err
+	if r.control, err = control.New(c); err != nil {
+		return err
+	}
+	return r.openDrills(c)
 }
 
 // healthy says whether services can run here.
@@ -346,6 +371,9 @@ func (r *running) listen(ctx context.Context) (*peer.Server, net.Listener, error
 	}
 	server.Stream(streamName, func(ctx context.Context, from string, conn net.Conn, _ peer.Header) error {
 		return r.writes.Serve(ctx, from, conn)
+	})
+	server.Stream(drill.Stream, func(ctx context.Context, from string, conn net.Conn, header peer.Header) error {
+		return r.drills.Serve(ctx, from, conn, header)
 	})
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", r.peer.Listen)
 	if err != nil {
@@ -388,7 +416,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // close ends it all. Services run on, and DNS records stay as they are.
 func (r *running) close() {
+	r.ending.Lock()
 	r.cancel()
+	r.ending.Unlock()
 	var errs []error
 	if r.control != nil {
 		errs = append(errs, r.control.Stop())

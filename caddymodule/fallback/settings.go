@@ -191,6 +191,10 @@ type Home struct {
 	// The names that lead visitors to it, of which the home that serves is the only
 	// updater. Default: an item with dns does that, or nobody.
 	DNS *DNS `json:"dns,omitempty"`
+	// Without dns: the names that the item with dns keeps. It is believed when
+	// resolvers show that all of them lead to the home that runs it. Default: it is
+	// believed when it runs.
+	Names []string `json:"names,omitempty"`
 	// Directories that must be mount points here: without the disk, what is written would
 	// go elsewhere. The home takes nothing back while one is not.
 	Mounts []string `json:"mounts,omitempty"`

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/edgeward/edgeward/caddymodule/settings"
 )
 
 func init() {
@@ -81,7 +83,7 @@ func (App) CaddyModule() caddy.ModuleInfo {
 // Provision reads the config. It takes no lock, writes no file and dials nobody.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.log = ctx.Slogger()
-	config, notices, err := a.build(thisMachine)
+	config, notices, err := a.build(settings.ThisMachine)
 	for _, n := range notices {
 		a.log.Warn(n)
 	}

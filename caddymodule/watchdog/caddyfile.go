@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/edgeward/edgeward/caddymodule/options"
+	"github.com/edgeward/edgeward/caddymodule/settings"
 )
 
 func init() {
@@ -126,12 +127,12 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // later, and so is what another block may add.
 func (a *App) check() error {
 	if len(a.Zones) > 0 && len(a.Sites) > 0 {
-		_, _, err := a.build(onPaper)
+		_, _, err := a.build(settings.OnPaper)
 		return err
 	}
-	r := &reader{world: onPaper}
+	r := settings.New(settings.OnPaper)
 	a.read(r)
-	return errors.Join(r.errs...)
+	return r.Err()
 }
 
 func (a *App) options() options.Table {
@@ -268,7 +269,7 @@ func (s *Site) alone(preset string) error {
 	if slices.ContainsFunc(s.Paths, func(p *Path) bool { return p.Origin }) {
 		only.Home = &Home{Find: true} // it may come later
 	}
-	_, _, err := only.build(onPaper)
+	_, _, err := only.build(settings.OnPaper)
 	return err
 }
 

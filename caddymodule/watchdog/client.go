@@ -6,31 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/edgeward/edgeward/caddymodule/settings"
 	"github.com/edgeward/edgeward/watchdog"
 )
 
 // client is the command line's way to the admin API.
 type client struct {
-	address string
-	config  string
-	adapter string
-	json    bool
+	settings.Admin
+	json bool
 }
 
+func newClient() *client { return &client{Admin: settings.Admin{Running: "is the watchdog running?"}} }
+
 func (c *client) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.address, "address", "", "address of the admin API (default: localhost:2019, or the one in --config)")
-	cmd.Flags().StringVarP(&c.config, "config", "c", "", "config file to find the admin address in")
-	cmd.Flags().StringVar(&c.adapter, "adapter", "", "how to read the config file (default: by its name)")
+	c.AddFlags(cmd, false)
 	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
 }
 
@@ -64,36 +60,11 @@ func (c *client) request(method, path string) ([]byte, error) {
 }
 
 func (c *client) requestWithin(ctx context.Context, method, path string) ([]byte, error) {
-	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
+	resp, done, err := c.Open(ctx, method, path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("finding the admin API: %w", err)
+		return nil, err
 	}
-	na, err := caddy.ParseNetworkAddress(address)
-	if err != nil || na.PortRangeSize() > 1 || na.IsFdNetwork() {
-		return nil, fmt.Errorf("the admin API cannot be reached at %q: set --address", address)
-	}
-	host, target := na.JoinHostPort(0), na.JoinHostPort(0)
-	if na.IsUnixNetwork() {
-		host = "127.0.0.1" // Caddy wants some host
-		// Behind the bar are the socket's permissions.
-		target, _, _ = strings.Cut(na.Host, "|")
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
-	if err != nil {
-		return nil, fmt.Errorf("making the request: %w", err)
-	}
-	if !na.IsUnixNetwork() {
-		req.Header.Set("Origin", "http://"+host)
-	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, na.Network, target)
-	}}
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return nil, fmt.Errorf("asking the admin API at %s: %w: is the watchdog running?", address, err)
-	}
-	defer resp.Body.Close()
+	defer done()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)

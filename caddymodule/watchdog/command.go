@@ -54,7 +54,7 @@ func remote(name, usage, short string, args cobra.PositionalArgs, run runner) ca
 		Name: name, Usage: usage, Short: short,
 		Long: "\n" + short + ". It asks the watchdog that runs on this machine, or at --address.\n" + exits,
 		CobraFunc: func(cmd *cobra.Command) {
-			c := &client{}
+			c := newClient()
 			c.addFlags(cmd)
 			ours(cmd, args, func(cmd *cobra.Command, args []string) error { return run(c, cmd, args) })
 		},
@@ -149,7 +149,7 @@ func notifyCommand() caddycmd.Command {
 		Name: "notify", Usage: "test", Short: "Tries whether people are told",
 		Long: "\nSends a test message to every channel of the watchdog that runs.\n" + exits,
 		CobraFunc: func(root *cobra.Command) {
-			c := &client{}
+			c := newClient()
 			test := &cobra.Command{Use: "test", Short: "Sends a test message to every channel"}
 			c.addFlags(test)
 			ours(test, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return c.testNotice(cmd) })

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/edgeward/edgeward/caddymodule/settings"
 	"github.com/edgeward/edgeward/watchdog/council"
 	"github.com/edgeward/edgeward/watchdog/lease"
 )
@@ -35,15 +36,15 @@ func (a *App) parseCouncil(d *caddyfile.Dispenser) error {
 }
 
 // read checks the names, and returns what a council is made of but for the store.
-func (c *Council) read(r *reader) (out council.Config) {
-	out.ID, out.Others = r.need("id", c.ID), r.texts("others", c.Others)
+func (c *Council) read(r *settings.Reader) (out council.Config) {
+	out.ID, out.Others = r.Need("id", c.ID), r.Texts("others", c.Others)
 	all := append([]string{out.ID}, out.Others...)
 	for i, name := range all {
 		switch {
 		case slices.Index(all, name) < i:
-			r.failf("names", "%s is there twice", name)
+			r.Failf("names", "%s is there twice", name)
 		case name != "" && !isLabel(name):
-			r.failf("names", "%q: want lower-case letters, digits and hyphens", name)
+			r.Failf("names", "%q: want lower-case letters, digits and hyphens", name)
 		}
 	}
 	return out
@@ -74,10 +75,10 @@ func (a *App) meeting(ctx caddy.Context) (*meeting, error) {
 	if !ok {
 		return nil, errCluster
 	}
-	r := &reader{world: thisMachine}
+	r := settings.New(settings.ThisMachine)
 	config := a.Council.read(r)
 	config.Store, config.Log = store.Store(), a.log
-	return &meeting{config: config}, errors.Join(r.errs...)
+	return &meeting{config: config}, r.Err()
 }
 
 // meeting is a council that is there while an entry is in force.

@@ -16,6 +16,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/edgeward/edgeward/caddymodule/settings"
 	"github.com/edgeward/edgeward/caddymodule/table"
 	"github.com/edgeward/edgeward/internal/journal"
 	"github.com/edgeward/edgeward/watchdog"
@@ -83,7 +84,7 @@ func (l *local) load(apply bool, log *slog.Logger) (*watchdog.Watchdog, *watchdo
 	if apply && app.Council != nil {
 		return nil, nil, errors.New("council: one cycle cannot hold a lease: run the watchdog, or leave council out")
 	}
-	c, notices, err := app.build(thisMachine)
+	c, notices, err := app.build(settings.ThisMachine)
 	for _, n := range notices {
 		log.Warn(n)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/edgeward/edgeward/caddymodule/settings"
 	"github.com/edgeward/edgeward/watchdog"
 	"github.com/edgeward/edgeward/watchdog/decide"
 	"github.com/edgeward/edgeward/watchdog/probe"
@@ -25,35 +26,35 @@ func (s *Site) label(i int) string {
 	return fmt.Sprintf("sites[%d]", i)
 }
 
-func (s *Site) read(r *reader, preset string) (out watchdog.Site) {
+func (s *Site) read(r *settings.Reader, preset string) (out watchdog.Site) {
 	if s == nil {
-		r.failf("site", "it is empty")
+		r.Failf("site", "it is empty")
 		return out
 	}
 	out = watchdog.Site{
-		Name: r.text("name", s.Name), Create: s.Create,
-		Timeout: r.duration("timeout", s.Timeout), Slow: time.Duration(s.Slow),
+		Name: r.Text("name", s.Name), Create: s.Create,
+		Timeout: r.Duration("timeout", s.Timeout), Slow: time.Duration(s.Slow),
 	}
 	for i, name := range s.Names {
-		out.Names = append(out.Names, r.text(fmt.Sprintf("names[%d]", i), name))
+		out.Names = append(out.Names, r.Text(fmt.Sprintf("names[%d]", i), name))
 	}
 	if s.Health == nil {
-		r.failf("health", "it is missing")
+		r.Failf("health", "it is missing")
 	} else {
-		r.in("health", func() { out.Health = s.Health.read(r) })
+		r.In("health", func() { out.Health = s.Health.read(r) })
 	}
 	if s.Local != nil {
-		r.in("local", func() {
-			out.Local = r.needAddrPort("address", s.Local.Address)
-			out.LocalSecret = r.secretOf("secret", s.Local.Secret, s.Local.SecretFile, s.Local.Credential, "")
+		r.In("local", func() {
+			out.Local = r.NeedAddrPort("address", s.Local.Address)
+			out.LocalSecret = r.Secret("secret", s.Local.Secret, s.Local.SecretFile, s.Local.Credential, "")
 		})
 	}
 	for i, p := range s.Paths {
-		r.in(p.label(i), func() { out.Paths = append(out.Paths, p.read(r)) })
+		r.In(p.label(i), func() { out.Paths = append(out.Paths, p.read(r)) })
 	}
 	policy, err := s.policy(preset)
 	if err != nil {
-		r.fail("preset", err)
+		r.Fail("preset", err)
 	}
 	out.Policy = policy
 	return out
@@ -66,40 +67,40 @@ func (p *Path) label(i int) string {
 	return fmt.Sprintf("paths[%d]", i)
 }
 
-func (p *Path) read(r *reader) (out watchdog.Path) {
+func (p *Path) read(r *settings.Reader) (out watchdog.Path) {
 	if p == nil {
-		r.failf("path", "it is empty")
+		r.Failf("path", "it is empty")
 		return out
 	}
 	out = watchdog.Path{
-		Name: r.need("name", p.Name), A: r.addr("a", p.A), AAAA: r.addr("aaaa", p.AAAA),
-		Proxied: p.Proxied, TTL: p.TTL, Canary: r.text("canary", p.Canary), Away: p.Away, Origin: p.Origin,
-		Probe: r.addrPort("probe", p.Probe), Probe6: r.addrPort("probe6", p.Probe6),
+		Name: r.Need("name", p.Name), A: r.Addr("a", p.A), AAAA: r.Addr("aaaa", p.AAAA),
+		Proxied: p.Proxied, TTL: p.TTL, Canary: r.Text("canary", p.Canary), Away: p.Away, Origin: p.Origin,
+		Probe: r.AddrPort("probe", p.Probe), Probe6: r.AddrPort("probe6", p.Probe6),
 	}
 	if p.Health != nil {
-		r.in("health", func() { out.Health = new(p.Health.read(r)) })
+		r.In("health", func() { out.Health = new(p.Health.read(r)) })
 	}
 	return out
 }
 
-func (h *Health) read(r *reader) watchdog.Health {
+func (h *Health) read(r *settings.Reader) watchdog.Health {
 	out := watchdog.Health{
-		Name: r.need("host", h.Host), Path: cmp.Or(r.text("path", h.Path), "/"), Status: h.Status,
-		AllowStore: h.AllowStore, Node: r.text("node", h.Node), Rules: h.Rules,
+		Name: r.Need("host", h.Host), Path: cmp.Or(r.Text("path", h.Path), "/"), Status: h.Status,
+		AllowStore: h.AllowStore, Node: r.Text("node", h.Node), Rules: h.Rules,
 	}
 	if h.Body != nil {
 		out.Body = []byte(*h.Body)
 	}
 	if h.Shape != "" {
 		if err := out.Shape.UnmarshalText([]byte(h.Shape)); err != nil {
-			r.fail("shape", err)
+			r.Fail("shape", err)
 		}
 	}
 	if h.RulesFile != "" {
 		out.Rules = append(out.Rules[:len(out.Rules):len(out.Rules)], h.fileRules(r)...)
 	}
-	if err := h.probe(out).Validate(); err != nil && !r.later {
-		r.fail("probe", err)
+	if err := h.probe(out).Validate(); err != nil && !r.Later() {
+		r.Fail("probe", err)
 	}
 	return out
 }
@@ -113,20 +114,20 @@ func (h *Health) probe(w watchdog.Health) *probe.HTTPS {
 	}
 }
 
-func (h *Health) fileRules(r *reader) (list []semantic.Rule) {
-	path := r.text("rules_file", h.RulesFile)
+func (h *Health) fileRules(r *settings.Reader) (list []semantic.Rule) {
+	path := r.Text("rules_file", h.RulesFile)
 	if path == "" {
 		return nil
 	}
-	data, err := r.file(path)
+	data, err := r.File(path)
 	if err != nil {
-		r.fail("rules_file", err)
+		r.Fail("rules_file", err)
 		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&list); err != nil {
-		r.failf("rules_file", "reading %s: %w", path, err)
+		r.Failf("rules_file", "reading %s: %w", path, err)
 	}
 	return list
 }
