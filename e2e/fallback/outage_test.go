@@ -36,7 +36,9 @@ func newCovered(t *testing.T, gone, covers string, cfg stage.Config, before ...f
 	w := &covered{world: newWorld(t, cfg, before...), gone: gone, covers: covers, db: gone + "-db", web: gone + "-web", wiki: gone + "-wiki"}
 	for _, item := range w.items() {
 		w.has(gone, item)
-		w.until(item+" has written something, and that is synced", func() bool { return w.Home(gone).Sync(w.Home(covers), item) == nil })
+		if err := w.Home(gone).Sync(w.Home(covers), item); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w.one = w.Visit(t.Context(), gone, 1, 50*time.Millisecond)
 	w.two = w.Visit(t.Context(), gone, 2, 50*time.Millisecond)

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"os"
@@ -171,7 +173,7 @@ func (h *Home) Addr() netip.Addr { return h.world.at(h.host) }
 // Sync copies a service's data from here to another home, as a person's own sync does
 // while all is well, and touches its stamp.
 func (h *Home) Sync(to *Home, name string) error {
-	text, err := os.ReadFile(h.item(name).data())
+	text, err := h.written(name)
 	if err != nil {
 		return err
 	}
@@ -188,4 +190,15 @@ func (h *Home) Sync(to *Home, name string) error {
 		return err
 	}
 	return os.Chtimes(file, time.Time{}, info.ModTime())
+}
+
+// written is what an item has written. One that has just been started is waited for.
+func (h *Home) written(name string) (text []byte, err error) {
+	for range 1000 {
+		if text, err = os.ReadFile(h.item(name).data()); !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	return nil, err
 }
