@@ -147,7 +147,7 @@ func TestSingle(t *testing.T) {
 		w.off("a")
 		w.off("b")
 		wait(time.Minute)
-		w.start("a") // nobody answers: a person has to know
+		w.start("a")                // nobody answers: a person has to know
 		starts(w, "a:a asks, a:b ") // of b it asks too, if it has heard b serve before both went
 		if err := w.control("a").Go(t.Context(), "a", "", "ann"); err != nil {
 			t.Fatal(err)
