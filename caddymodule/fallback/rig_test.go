@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/edgeward/edgeward/internal/freeport"
-	"github.com/edgeward/edgeward/watchdog/fallback/peer"
+	"github.com/edgeward/edgeward/internal/homecert"
 )
 
 // rig is two homes on this machine, whose items are files: an item runs while its file
@@ -194,7 +194,7 @@ func (a *authority) issue(t *testing.T, home, dir string) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		URIs: []*url.URL{peer.URI(home)},
+		URIs: []*url.URL{homecert.URI(home)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"math/big"
 	"net/url"
 	"time"
+
+	"github.com/edgeward/edgeward/internal/homecert"
 )
 
 // authority signs the members' certificates. Every member has it: any one may be the
@@ -50,12 +52,6 @@ func newAuthority(now time.Time) (*authority, error) {
 	return &authority{cert, key}, err
 }
 
-// homeURI is a member's name as a home, in its certificate: homes that help each other
-// know each other by it.
-func homeURI(name string) *url.URL {
-	return &url.URL{Scheme: "edgeward", Host: "home", Path: "/" + name}
-}
-
 // issue signs a member's key. The certificate is both a server's and a client's.
 func (a *authority) issue(name string, public any, now time.Time) ([]byte, error) {
 	end := now.AddDate(memberYears, 0, 0)
@@ -63,7 +59,7 @@ func (a *authority) issue(name string, public any, now time.Time) ([]byte, error
 		end = a.cert.NotAfter
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: name}, DNSNames: []string{serverName}, URIs: []*url.URL{homeURI(name)},
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: name}, DNSNames: []string{serverName}, URIs: []*url.URL{homecert.URI(name)},
 		NotBefore: now.Add(-grace), NotAfter: end, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

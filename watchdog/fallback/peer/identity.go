@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/edgeward/edgeward/internal/homecert"
 )
 
 // Source returns what a side of a connection shows and whom it believes: Certificates (or
@@ -17,31 +18,6 @@ import (
 // those that are asked. It is called for each handshake, so what it returns may change.
 // All the rest is set here.
 type Source func() (*tls.Config, error)
-
-// URI is the name of a home in its certificate.
-func URI(home string) *url.URL { return &url.URL{Scheme: "edgeward", Host: "home", Path: "/" + home} }
-
-// homeOf returns whose certificate it is. Two names would be two rights.
-func homeOf(cert *x509.Certificate) (string, error) {
-	home := ""
-	for _, u := range cert.URIs {
-		if u.Scheme != "edgeward" || u.Host != "home" {
-			continue
-		}
-		id := u.Path
-		if len(id) < 2 || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !validName(id[1:]) {
-			return "", fmt.Errorf("the certificate's name %.100q is no home's", u.String())
-		}
-		if home != "" {
-			return "", errors.New("the certificate is that of several homes")
-		}
-		home = id[1:]
-	}
-	if home == "" {
-		return "", errors.New("the certificate is no home's: it needs the URI edgeward://home/<id>")
-	}
-	return home, nil
-}
 
 // serverTLS is what the server does at each handshake.
 func serverTLS(source Source) *tls.Config {
@@ -112,7 +88,7 @@ func verify(s tls.ConnectionState, roots *x509.CertPool, home string) error {
 	if err != nil {
 		return err
 	}
-	id, err := homeOf(s.PeerCertificates[0])
+	id, err := homecert.Home(s.PeerCertificates[0], validName)
 	if err == nil && id != home {
 		err = fmt.Errorf("home %s answers where %s should be", id, home)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/homecert"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
 	"github.com/edgeward/edgeward/watchdog/fallback/peer"
 )
@@ -72,7 +73,7 @@ func (a *authority) source(cert tls.Certificate) peer.Source {
 }
 
 func (a *authority) home(t testing.TB, id string) peer.Source {
-	return a.source(a.sign(t, peer.URI(id).String()))
+	return a.source(a.sign(t, homecert.URI(id).String()))
 }
 
 // call is what the service was asked.

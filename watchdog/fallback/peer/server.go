@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/edgeward/edgeward/internal/homecert"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
 )
 
@@ -178,7 +179,7 @@ func (h *handler) who(r *http.Request) (string, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return "", refuse(CodeNoHome, "no certificate was shown")
 	}
-	from, err := homeOf(r.TLS.VerifiedChains[0][0])
+	from, err := homecert.Home(r.TLS.VerifiedChains[0][0], validName)
 	if err != nil {
 		return "", refuse(CodeNoHome, "%v", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/edgeward/edgeward/internal/homecert"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
 	"github.com/edgeward/edgeward/watchdog/fallback/peer"
 	"github.com/edgeward/edgeward/watchdog/fallback/writeback"
@@ -51,7 +52,7 @@ func (a authority) home(t *testing.T, id string) peer.Source {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), URIs: []*url.URL{peer.URI(id)},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), URIs: []*url.URL{homecert.URI(id)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
