@@ -11,8 +11,8 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/edgeward/edgeward/caddymodule/table"
 	"github.com/edgeward/edgeward/internal/cluster"
+	"github.com/edgeward/edgeward/internal/table"
 )
 
 func init() {

@@ -13,8 +13,9 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/edgeward/edgeward/caddymodule/table"
+	"github.com/edgeward/edgeward/internal/table"
 	"github.com/edgeward/edgeward/relay/api"
+	"github.com/edgeward/edgeward/relay/firewall/command"
 )
 
 func init() {
@@ -192,3 +193,11 @@ func counts(m map[string]uint64) string {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// firewallCommand is "edge firewall". Caddy's own main knows no exit code 2.
+func firewallCommand(asJSON *bool) *cobra.Command {
+	return command.New(command.Options{
+		Path: []string{"edge", "firewall"}, JSON: asJSON,
+		Found: func() error { os.Exit(2); return nil },
+	})
+}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/edgeward/edgeward/caddymodule/table"
+	"github.com/edgeward/edgeward/internal/table"
 	"github.com/edgeward/edgeward/relay/api"
 	"github.com/edgeward/edgeward/relay/catalog"
 	"github.com/edgeward/edgeward/relay/pool"

@@ -82,30 +82,6 @@ func TestFirewallDocs(t *testing.T) {
 	}
 }
 
-// TestFirewallPrints: what the commands print of a status and of findings.
-func TestFirewallPrints(t *testing.T) {
-	var out bytes.Buffer
-	printStatus(&out, firewall.Status{
-		Phase: firewall.Armed, InForce: true, Left: 61.4, Guard: "a process of its own", Backup: "/run/edge-firewall/backup-X", Reason: "a\nb",
-	})
-	const want = `phase      armed
-in force   yes
-persisted  no
-left       1m1s, then taken back by a process of its own
-attention  that is gone: say "edge firewall rollback" or "edge firewall confirm" yourself
-reason     a b
-backup     /run/edge-firewall/backup-X
-`
-	if out.String() != want {
-		t.Errorf("%s\nwant\n%s", out.String(), want)
-	}
-	out.Reset()
-	printFindings(&out, []firewall.Finding{{Severity: firewall.Stop, What: "w", Why: "y", Do: "d"}})
-	if want := "stop  w\n      why: y\n      do:  d\n"; out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
-}
-
 // TestFirewallGuard: the hidden flags that apply hands to the rollback are there, and
 // one with nothing to do ends well.
 func TestFirewallGuard(t *testing.T) {

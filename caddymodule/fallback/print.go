@@ -9,7 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/edgeward/edgeward/caddymodule/table"
+	"github.com/edgeward/edgeward/internal/table"
 	"github.com/edgeward/edgeward/watchdog/fallback"
 	"github.com/edgeward/edgeward/watchdog/fallback/control"
 	"github.com/edgeward/edgeward/watchdog/fallback/drill"

@@ -13,7 +13,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/edgeward/edgeward/caddymodule/table"
+	"github.com/edgeward/edgeward/internal/table"
 	"github.com/edgeward/edgeward/relay/agent"
 	"github.com/edgeward/edgeward/relay/link"
 )

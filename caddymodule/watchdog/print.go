@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/edgeward/edgeward/caddymodule/table"
 	"github.com/edgeward/edgeward/internal/journal"
+	"github.com/edgeward/edgeward/internal/table"
 	"github.com/edgeward/edgeward/watchdog"
 )
 

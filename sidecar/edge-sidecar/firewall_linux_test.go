@@ -24,7 +24,7 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("nft is not installed")
+		t.Skip("nft is not applyed")
 	}
 	m := &machine{t, filepath.Join(t.TempDir(), "edge-sidecar")}
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", m.program, ".").CombinedOutput(); err != nil {
@@ -98,29 +98,29 @@ func TestFirewall(t *testing.T) {
 		}
 		return out
 	}
-	install := []string{"install", "--admin", "192.0.2.7", "--port", "443"}
+	apply := []string{"apply", "--admin", "192.0.2.7", "--port", "443"}
 	must("50000", "check")
-	must("50000", append(install, "--window", "3s")...)
+	must("50000", append(apply, "--window", "3s")...)
 	if now := m.rules(); !strings.HasPrefix(now, was) || !strings.Contains(now, "policy drop") {
 		t.Errorf("the rules are not in force:\n%s", now)
 	}
 	haproxytest.Eventually(t, "they go away by themselves", func() bool { return m.rules() == was })
 
-	must("50000", append(install, "--window", "1h")...)
+	must("50000", append(apply, "--window", "1h")...)
 	if out, err := m.say("50000", "confirm"); err == nil {
 		t.Errorf("confirmed over the same connection: %s", out)
 	}
-	must("50000", "remove")
+	must("50000", "rollback")
 	if now := m.rules(); now != was {
 		t.Errorf("taken back they read\n%s\nwant\n%s", now, was)
 	}
 
-	must("50000", append(install, "--window", "1h")...)
+	must("50000", append(apply, "--window", "1h")...)
 	must("50001", "confirm")
 	if out := must("50001", "status"); !strings.Contains(out, "phase      confirmed") || !strings.Contains(out, "persisted  yes") {
 		t.Error(out)
 	}
-	if out, err := m.say("50001", append(install, "--window", "1h", "--admin", "198.51.100.0/8")...); err == nil {
+	if out, err := m.say("50001", append(apply, "--window", "1h", "--admin", "198.51.100.0/8")...); err == nil {
 		t.Errorf("a network with bits behind its length is taken: %s", out)
 	}
 }

@@ -236,9 +236,9 @@ func TestFirewallCommand(t *testing.T) {
 		{"print", "--admin", "0.0.0.0/0"},
 		{"print", "--admin", "192.0.2.7", "--port", "0"},
 		{"print", "--admin", "192.0.2.7", "--udp-port", "70000"},
-		{"install", "--admin", "x"},
+		{"apply", "--admin", "x"},
 		{"confirm", "--state-dir", dirOf(t)},
-		{"remove", "--state-dir", dirOf(t)},
+		{"rollback", "--state-dir", dirOf(t)},
 	} {
 		if _, _, err := run(t, "", append([]string{"firewall"}, args...)...); err == nil || errors.Is(err, errStops) {
 			t.Errorf("%v: %v", args, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/edgeward/edgeward/relay/firewall"
+	"github.com/edgeward/edgeward/relay/firewall/command"
 	"github.com/edgeward/edgeward/sidecar/address"
 	"github.com/edgeward/edgeward/sidecar/apply"
 	"github.com/edgeward/edgeward/sidecar/daemon"
@@ -63,7 +64,7 @@ first. "run" ends with 3 if another one runs, and with 4 if HAProxy checks the g
 	f.StringVar(&o.snapshot, "snapshot", "", "file with the relay's snapshot; members that do not serve are rendered as disabled")
 	f.DurationVar(&o.snapshotAge, "snapshot-age", time.Minute, "how old the snapshot's file may be")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	cmd.AddCommand(o.renderCommand(), o.checkCommand(), o.applyCommand(), o.runCommand(), o.statusCommand(), o.preflightCommand(), o.firewallCommand())
+	cmd.AddCommand(o.renderCommand(), o.checkCommand(), o.applyCommand(), o.runCommand(), o.statusCommand(), o.preflightCommand(), command.New(command.Options{Path: []string{"firewall"}, JSON: &o.json, Found: func() error { return errStops }}))
 	return cmd
 }
 
