@@ -101,7 +101,7 @@ func (r *Refused) Error() string {
 	if n := len(r.Findings) - 1; n > 0 {
 		more = fmt.Sprintf(", and %d more", n)
 	}
-	return fmt.Sprintf("%s%s: see \"edge firewall check\"", r.Findings[0].What, more)
+	return fmt.Sprintf("%s%s: see \"firewall check\"", r.Findings[0].What, more)
 }
 
 // Plan does all of Apply that changes nothing: it returns the script, and an error if
@@ -144,7 +144,7 @@ func (f *Firewall) Apply(ctx context.Context, r Rules, o Options) (State, error)
 	if old, err := st.load(); err != nil {
 		return State{}, err
 	} else if old.Phase == Armed {
-		return old, errors.New("rules are in force and not confirmed yet: say \"edge firewall confirm\" or \"edge firewall rollback\" first")
+		return old, errors.New("rules are in force and not confirmed yet: say \"firewall confirm\" or \"firewall rollback\" first")
 	}
 	script, _, err := f.Plan(ctx, r, o)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 const Table = "inet edgeward"
 
 // marker is the first line of a file that may be overwritten.
-const marker = "# Written by \"edge firewall confirm\", which overwrites it."
+const marker = "# Written by \"firewall confirm\", which overwrites it."
 
 // Script is a file for nft -f that puts the rules in force in one transaction,
 // whatever version of our table is there.

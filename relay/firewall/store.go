@@ -135,7 +135,7 @@ func (s *store) lock(ctx context.Context, name string) (unlock func(), err error
 		case <-retry.C:
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("taking the lock: another edge firewall command is at work: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("taking the lock: another firewall command is at work: %w", context.Cause(ctx))
 		}
 	}
 	return func() { f.Close() }, nil
